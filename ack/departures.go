@@ -37,12 +37,13 @@ type departedShards struct {
 // departures contains the shards that have left each node and may not return before its app has
 // restarted. A node whose shards return without a restart has no entry.
 type departures struct {
-	byNode map[shardmap.NodeID][]departedShards // by node; oldest first
+	byNode map[shardmap.NodeID][]departedShards // by app instance, as in shardmap.InstanceID; oldest first
 	index  uint64                               // index of the last entry, other than a commit, that changed byNode
 }
 
 // AppReport is the report of a node about restarts of its app.
 type AppReport struct {
+	// Node is the id of the app instance, as shardmap.InstanceID returns it.
 	Node shardmap.NodeID
 	// ReturnsNeedRestart means that shards that left the app return only after it has restarted.
 	ReturnsNeedRestart bool
@@ -72,7 +73,10 @@ func (s *State) applyAppReports(term uint64, entry AppReportEntry) (*State, Outc
 	if !changed {
 		return s.ignore()
 	}
-	isMember := func(node shardmap.NodeID) bool { return s.committed.IsMember(node) || s.proposed.IsMember(node) }
+	isMember := func(id shardmap.NodeID) bool {
+		node, _, _ := shardmap.ParseInstance(id)
+		return s.committed.IsMember(node) || s.proposed.IsMember(node)
+	}
 	s.departures.limit(entry.Reports, isMember)
 	s.departures.index = s.index
 	return s, OutcomeAppsReported, nil
@@ -114,13 +118,21 @@ func (dp *departures) applyReport(report AppReport) bool {
 	return true
 }
 
-// forget forgets the shards that have left a node: an operator has confirmed that its app holds no
-// old copy. index is the index of the entry.
-func (dp *departures) forget(node shardmap.NodeID, index uint64) {
-	if len(dp.byNode[node]) > 0 {
-		dp.byNode = maps.Clone(dp.byNode)
-		dp.byNode[node], dp.index = nil, index
+// forget forgets the shards that have left a node, or one instance of it (shardmap.InstanceName): an
+// operator has confirmed that its app holds no old copy. index is the index of the entry.
+func (dp *departures) forget(name shardmap.NodeID, index uint64) {
+	node, instance, isNamed := shardmap.ParseInstance(name)
+	isOfApp := func(id shardmap.NodeID) bool {
+		ofNode, ofInstance, _ := shardmap.ParseInstance(id)
+		return ofNode == node && (!isNamed || ofInstance == instance)
 	}
+	forgotten := maps.Clone(dp.byNode)
+	for id, departed := range dp.byNode {
+		if isOfApp(id) && len(departed) > 0 {
+			forgotten[id], dp.index = nil, index
+		}
+	}
+	dp.byNode = forgotten
 }
 
 // recordMoves records which shards leave which nodes with the map being committed.
@@ -130,10 +142,14 @@ func (dp *departures) recordMoves(committed, proposed *shardmap.Map) {
 	}
 	leaving := map[shardmap.NodeID]shardmap.ShardSet{}
 	for _, move := range shardmap.Diff(committed, proposed) {
-		if _, known := dp.byNode[move.From]; known {
-			set := leaving[move.From]
+		if move.From == "" {
+			continue
+		}
+		from := shardmap.InstanceID(move.From, move.FromInstance)
+		if _, known := dp.byNode[from]; known {
+			set := leaving[from]
 			set.Add(move.Shard)
-			leaving[move.From] = set
+			leaving[from] = set
 		}
 	}
 	if len(leaving) == 0 {
@@ -194,13 +210,15 @@ func (dp *departures) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
 	return departed[len(departed)-1].epoch
 }
 
-// IsBarred reports whether the shard has left the node, so that the app of the node must restart
-// before the shard may return. It is also true for a shard that has returned.
+// IsBarred reports whether the shard has left the app instance with the given id, as
+// shardmap.InstanceID returns it. The app must restart before the shard may return. It is also true
+// for a shard that has returned.
 func (s *State) IsBarred(node shardmap.NodeID, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(s.departures.byNode[node], func(departed departedShards) bool { return departed.shards.Has(shard) })
 }
 
-// ReturnsNeedRestart reports whether shards return to the node's app only after it has restarted.
+// ReturnsNeedRestart reports whether shards return to the app instance with the given id only after it
+// has restarted.
 func (s *State) ReturnsNeedRestart(node shardmap.NodeID) bool {
 	_, known := s.departures.byNode[node]
 	return known
@@ -209,12 +227,19 @@ func (s *State) ReturnsNeedRestart(node shardmap.NodeID) bool {
 // StaleReturns returns how many shards have returned to the node although its app has not
 // restarted since they left: no other node could own them.
 func (s *State) StaleReturns(node shardmap.NodeID) int {
-	if len(s.departures.byNode[node]) == 0 {
+	if len(s.departures.byNode) == 0 {
 		return 0
 	}
-	count, barred := 0, unionOf(s.departures.byNode[node])
+	count := 0
+	barred := map[shardmap.NodeID]shardmap.ShardSet{} // by instance
 	for shard := range s.committed.Shards(node) {
-		if barred.Has(shard) {
+		id := s.committed.OwnerInstanceID(shard)
+		set, known := barred[id]
+		if !known {
+			set = unionOf(s.departures.byNode[id])
+			barred[id] = set
+		}
+		if set.Has(shard) {
 			count++
 		}
 	}
@@ -230,7 +255,7 @@ func unionOf(departed []departedShards) shardmap.ShardSet {
 	return all
 }
 
-// BarredShards returns the shards that each node must not get, for shardmap.Assign.
+// BarredShards returns the shards that each app instance must not get, for shardmap.Assign.
 func (s *State) BarredShards() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
 	for id, departed := range s.departures.byNode {
@@ -260,7 +285,7 @@ func (r *reader) appReportEntry() AppReportEntry {
 	entry := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, MaxChanges) {
-		report := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: r.epoch()}
+		report := AppReport{Node: r.instanceID(), ReturnsNeedRestart: r.bool(), StartedAfter: r.epoch()}
 		if r.err == nil && report.Node <= last {
 			r.fail("reports out of order")
 		}
@@ -294,7 +319,7 @@ func (w *writer) departures(d departures) {
 // departures reads the output of writer.departures for the given number of shards.
 func (r *reader) departures(shards int) departures {
 	index := r.uint(0, maxUint)
-	byNode := readSorted(r, r.node, func() []departedShards {
+	byNode := readSorted(r, r.instanceID, func() []departedShards {
 		var sets []departedShards
 		for range r.uint(0, maxDepartures) {
 			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(shards)}

@@ -93,6 +93,11 @@ type Heartbeat struct {
 	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
 	// process started; zero means unknown. It becomes part of an AppReport.
 	AppStartedAfter shardmap.Epoch
+	// Instances are the app instances that may own shards; zero for a node with one instance.
+	Instances shardmap.InstanceSet
+	// InstancesStartedAfter contains AppStartedAfter of each instance after the first one. It is
+	// empty for a node with one instance.
+	InstancesStartedAfter []shardmap.Epoch
 
 	// Results of hook calls.
 
@@ -246,7 +251,34 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w.shardList(h.KeptShards)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
 	w.uint(uint64(min(h.App.FlapCount, maxFlaps)))
+	if h.hasInstances() {
+		w.uint(uint64(h.Instances))
+		w.uint(uint64(len(h.InstancesStartedAfter)))
+		for _, epoch := range h.InstancesStartedAfter {
+			w.uint(uint64(epoch))
+		}
+	}
 	return w.buf, nil
+}
+
+// hasInstances reports whether the heartbeat contains the section about instances. A node with one
+// instance omits it.
+func (h *Heartbeat) hasInstances() bool {
+	return h.Instances != 0 || len(h.InstancesStartedAfter) > 0
+}
+
+// instances reads the section about instances, if there is one.
+func (r *reader) instances(h *Heartbeat) {
+	if r.err != nil || len(r.buf) == 0 {
+		return
+	}
+	h.Instances = shardmap.InstanceSet(r.uint(0, maxUint32))
+	for range r.uint(0, shardmap.MaxInstances-1) {
+		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.epoch())
+	}
+	if !h.hasInstances() || h.Instances != h.Instances.Normalized() {
+		r.fail("set of instances")
+	}
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. It returns
@@ -270,6 +302,7 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	h.WaitingShards = uint32(r.uint(0, MaxShards))
 	h.UnacquiredShards, h.KeptShards = r.shardList(), r.shardList()
 	h.App = r.appHealth()
+	r.instances(h)
 	if bits&flagHasReleases != 0 && !h.hasReleases() {
 		r.fail("empty release digest")
 	}

@@ -32,7 +32,8 @@ var ErrPolicyFull = errors.New("ack: the policy would take more than 64 KiB")
 // but never which node may serve. It is immutable: With makes a new one. Its maps are shared and
 // must not be modified.
 type Policy struct {
-	// Cordoned, Drained, Weights and Pins are those of shardmap.Policy.
+	// Cordoned, Drained, Weights and Pins are those of shardmap.Policy. Drained also contains the
+	// names of drained app instances (shardmap.InstanceName).
 	Cordoned, Drained map[shardmap.NodeID]bool
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
@@ -64,8 +65,8 @@ type ChangeKind uint8
 // The kinds, and the fields of Change that each uses.
 const (
 	ChangeCordon   ChangeKind = iota + 1 // Node
-	ChangeDrain                          // Node
-	ChangeUncordon                       // Node: ends cordon and drain
+	ChangeDrain                          // Node, or the name of an app instance
+	ChangeUncordon                       // Node: ends cordon and drain, or the drain of an app instance
 	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
 	ChangePin                            // Shard, Node or Zone
 	ChangeUnpin                          // Shard
@@ -75,8 +76,8 @@ const (
 	ChangeQuarantine     // KeyFingerprint, Duration; restarts a present quarantine
 	ChangeEndQuarantine  // KeyFingerprint: ends its quarantine
 	ChangeDrainGradually // Node, Duration; restarts the time, no effect on a drained node
-	// ChangeAppRestarted uses Node: its app has restarted, so every shard may return to it. It
-	// does not change the policy.
+	// ChangeAppRestarted uses Node, or the name of an app instance: the app has restarted, so every
+	// shard may return to it. It does not change the policy.
 	ChangeAppRestarted
 )
 
@@ -152,6 +153,10 @@ func (p *Policy) apply(index uint64, change Change) {
 		p.endQuarantine(change.KeyFingerprint)
 	case ChangeForgetNode:
 		p.endDrain(change.Node)
+		maps.DeleteFunc(p.Drained, func(id shardmap.NodeID, _ bool) bool {
+			node, _, isNamed := shardmap.ParseInstance(id)
+			return isNamed && node == change.Node
+		})
 		delete(p.Weights, change.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == change.Node })
 	case ChangeAppRestarted: // see State.applyPolicy
@@ -228,6 +233,27 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 	return s, OutcomePolicyChanged, nil
 }
 
+// hasInstanceOptions reports whether the change drains an app instance with options, which only the
+// drain of a node has.
+func (c Change) hasInstanceOptions() bool {
+	_, _, isInstance := shardmap.ParseInstance(c.Node)
+	return isInstance && c.Kind == ChangeDrain && (c.ReleaseTimeout > 0 || c.SafeDrain)
+}
+
+// DrainsInstance reports whether the app instance of the node is drained, but not the whole node.
+func (p *Policy) DrainsInstance(node shardmap.NodeID, instance shardmap.Instance) bool {
+	return p.Drained[shardmap.InstanceName(node, instance)]
+}
+
+// DrainsAll reports whether the node is drained, or each of the given instances.
+func (p *Policy) DrainsAll(node shardmap.NodeID, instances shardmap.InstanceSet) bool {
+	if p.Drained[node] || len(p.Drained) == 0 {
+		return p.Drained[node]
+	}
+	_, isEmpty := instances.Without(func(instance shardmap.Instance) bool { return p.DrainsInstance(node, instance) })
+	return isEmpty
+}
+
 // CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would
 // be decoded differently. The changes may come from a node with another version, or with an
 // error. More than MaxChanges are ErrPolicyFull.
@@ -240,6 +266,9 @@ func (s *State) CheckChanges(changes []Change) error {
 	}
 	if slices.ContainsFunc(changes, func(change Change) bool { return change.Kind == ChangePin && change.Node != "" && change.Zone != "" }) {
 		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
+	}
+	if slices.ContainsFunc(changes, Change.hasInstanceOptions) {
+		return fmt.Errorf("%w: the drain of an app instance has no options", ErrChange)
 	}
 	return nil
 }
@@ -291,10 +320,12 @@ func (r *reader) policyEntry() PolicyEntry {
 	for range r.uint(0, MaxChanges) {
 		change := Change{Kind: ChangeKind(r.byte())}
 		switch change.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
+		case ChangeUncordon, ChangeAppRestarted:
+			change.Node = r.instanceID()
+		case ChangeCordon, ChangeForgetNode:
 			change.Node = r.node()
 		case ChangeDrain:
-			change.Node = r.node()
+			change.Node = r.instanceID()
 			change.ReleaseTimeout, change.SafeDrain = r.releaseTimeout(), r.bool()
 		case ChangeWeight:
 			change.Node, change.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
@@ -363,7 +394,7 @@ func (w *writer) pin(pin shardmap.Pin) {
 
 // policy reads the output of writer.policy.
 func (r *reader) policy() *Policy {
-	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.nodeSet()}
+	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.instanceSet()}
 	policy.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
 	policy.Pins = readSorted(r, r.shard, r.pin)
 	policy.Pause, policy.PauseIndex = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
@@ -389,6 +420,23 @@ func (r *reader) policy() *Policy {
 // nodeSet reads the output of writer.nodeSet.
 func (r *reader) nodeSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.node, func() bool { return true })
+}
+
+// instanceSet reads the output of writer.nodeSet, with names of app instances.
+func (r *reader) instanceSet() map[shardmap.NodeID]bool {
+	return readSorted(r, r.instanceID, func() bool { return true })
+}
+
+// maxInstanceID is the maximum length of an id that shardmap.InstanceID returns.
+const maxInstanceID = shardmap.MaxID + len("/32")
+
+// instanceID reads the id of a node, or the id or name of an app instance.
+func (r *reader) instanceID() shardmap.NodeID {
+	id := shardmap.NodeID(r.text(1, maxInstanceID))
+	if node, _, _ := shardmap.ParseInstance(id); len(node) > shardmap.MaxID {
+		r.fail("node id too long")
+	}
+	return id
 }
 
 // node reads the id of a node.

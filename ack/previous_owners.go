@@ -6,12 +6,13 @@ import (
 	"shardway/shardmap"
 )
 
-// previousOwners contains, by shard, the owner before the present one; nil means that no shard has
+// previousOwners contains, by shard, the owner before the present one, as shardmap.InstanceID returns
+// it; nil means that no shard has
 // had another owner.
 type previousOwners []shardmap.NodeID
 
-// PreviousOwner returns the owner of the shard before its present owner, or the last owner if it
-// has none; empty if there was none. An owner that returned the shard without having acquired
+// PreviousOwner returns the owner of the shard before its present owner, as shardmap.InstanceID returns
+// it, or the last owner if it has none; empty if there was none. An owner that returned the shard without having acquired
 // it is skipped.
 func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
 	if s.previousOwners == nil {
@@ -43,7 +44,7 @@ func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released 
 		if owners == nil {
 			owners = make(previousOwners, committed.Len())
 		}
-		owners[move.Shard] = move.From
+		owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)
 	}
 	return owners
 }
@@ -108,7 +109,7 @@ func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 func (r *reader) ownerNames(shards int) []shardmap.NodeID {
 	var names []shardmap.NodeID
 	for range r.uint(0, uint64(shards)) {
-		name := shardmap.NodeID(r.text(1, maxText))
+		name := r.instanceID()
 		if r.err == nil && len(names) > 0 && name <= names[len(names)-1] {
 			r.fail("names out of order")
 		}

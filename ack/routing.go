@@ -25,6 +25,8 @@ type Route struct {
 	// Node is the owner, and Epoch its ownership epoch, for a local or remote route.
 	Node  shardmap.NodeID
 	Epoch shardmap.Epoch
+	// Instance is the app instance of the owner that gets the request.
+	Instance shardmap.Instance
 }
 
 // Routing determines a Route for each shard, from the state of the log and the lease of one
@@ -92,12 +94,12 @@ func (rt Routing) Route(shard shardmap.Shard) Route {
 		return Route{Kind: QueuedPaused}
 	case rt.state.ChangesKeyConfig():
 		return Route{Kind: QueuedMoving}
-	case rt.state.HasOpenProposal() && rt.state.Proposed().Owner(shard) != owner:
+	case rt.state.HasOpenProposal() && !rt.state.Proposed().HasSameOwner(committed, shard):
 		return Route{Kind: QueuedMoving}
 	case owner == "":
 		return Route{Kind: QueuedOrphaned}
 	}
-	route := Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard)}
+	route := Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(shard), Instance: committed.Instance(shard)}
 	isLocal := owner == rt.self
 	switch {
 	case isLocal && rt.restarting:

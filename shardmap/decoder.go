@@ -76,7 +76,7 @@ func (d *decoder) members(version byte) []Member {
 		if version == instancesVersion {
 			member.Instances = InstanceSet(d.uvarint("instances", math.MaxUint32))
 		}
-		if member.Instances != member.Instances.normalized() {
+		if member.Instances != member.Instances.Normalized() {
 			d.failf("instances %b not normalized", member.Instances)
 		}
 		if d.err != nil {

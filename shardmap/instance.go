@@ -19,16 +19,16 @@ func (in Instance) Number() int { return int(in) + 1 }
 // for the first instance only: a node with one app instance.
 type InstanceSet uint32
 
-// firstInstanceOnly is the set of the first instance, which normalized returns as zero.
+// firstInstanceOnly is the set of the first instance, which Normalized returns as zero.
 const firstInstanceOnly InstanceSet = 1
 
 // InstancesUpTo returns the set of the first count instances.
 func InstancesUpTo(count int) InstanceSet {
-	return InstanceSet(1<<min(count, MaxInstances) - 1).normalized()
+	return InstanceSet(1<<min(count, MaxInstances) - 1).Normalized()
 }
 
-// normalized returns zero for the set of the first instance, so that equal sets have equal values.
-func (set InstanceSet) normalized() InstanceSet {
+// Normalized returns zero for the set of the first instance, so that equal sets have equal values.
+func (set InstanceSet) Normalized() InstanceSet {
 	if set == firstInstanceOnly {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (set InstanceSet) Len() int { return bits.OnesCount32(set.mask()) }
 
 // With returns the set with one more instance. It must be less than MaxInstances.
 func (set InstanceSet) With(instance Instance) InstanceSet {
-	return InstanceSet(set.mask() | 1<<instance).normalized()
+	return InstanceSet(set.mask() | 1<<instance).Normalized()
 }
 
 // Without returns the set without the instances for which remove returns true. isEmpty is true if
@@ -63,7 +63,7 @@ func (set InstanceSet) Without(remove func(Instance) bool) (rest InstanceSet, is
 			mask &^= 1 << instance
 		}
 	}
-	return InstanceSet(mask).normalized(), mask == 0
+	return InstanceSet(mask).Normalized(), mask == 0
 }
 
 // All returns the instances in the set, in ascending order.

@@ -55,7 +55,7 @@ func normalize(members []Member) []Member {
 	normalized := make([]Member, 0, len(members))
 	for _, member := range members {
 		if member.ID.isValid() {
-			member.Weight, member.Instances = min(max(member.Weight, 1), MaxWeight), member.Instances.normalized()
+			member.Weight, member.Instances = min(max(member.Weight, 1), MaxWeight), member.Instances.Normalized()
 			normalized = append(normalized, member)
 		}
 	}

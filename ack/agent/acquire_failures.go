@@ -99,7 +99,7 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	probeDue := failures.update(now, m.shards, m.inputs.hasLease)
 	mayProbe := m.inputs.hasLease && !m.inputs.stopping
 	if probeDue && mayProbe {
-		failures.probeSeq = m.startCall(now, HookAcquire, nil)
+		failures.probeSeq = m.startCall(now, HookAcquire, m.probeInstance(), nil)
 	}
 	if call := m.calls.bySeq[failures.probeSeq]; call != nil && !mayProbe {
 		m.calls.cancel(call)
@@ -275,4 +275,14 @@ func (af *acquireFailures) acquireSucceeded(now time.Duration) {
 	if af.acquiresNone {
 		af.acquiresNone, af.recoveredAt = false, now
 	}
+}
+
+// probeInstance returns the instance that gets a probe: the first one that may own shards.
+func (m *hookMachine) probeInstance() shardmap.Instance {
+	for _, member := range m.inputs.state.Committed().Members() {
+		if member.ID == m.process.node {
+			return member.Instances.All()[0]
+		}
+	}
+	return 0
 }

@@ -98,9 +98,20 @@ func (f *Follower) MayRun(shard shardmap.Shard) bool {
 	return !f.state.ChangesKeyConfig() && f.WillOwn(shard)
 }
 
-// WillOwn reports whether the last proposal names this node as owner of the shard.
+// WillOwn reports whether the last proposal names this node as owner of the shard, and does not move
+// the shard between two app instances of this node.
 func (f *Follower) WillOwn(shard shardmap.Shard) bool {
-	return f.state.Proposed().Owner(shard) == f.self
+	committed, proposed := f.state.Committed(), f.state.Proposed()
+	return proposed.Owner(shard) == f.self && !movesWithinNode(committed, proposed, shard)
+}
+
+// movesWithinNode reports whether the proposed map moves the shard between two app instances of one
+// node.
+func movesWithinNode(committed, proposed *shardmap.Map, shard shardmap.Shard) bool {
+	if int(shard) >= committed.Len() || committed.Owner(shard) != proposed.Owner(shard) {
+		return false
+	}
+	return !committed.HasSameOwner(proposed, shard)
 }
 
 // Draining returns the epoch that the node drains for, zero if there is none.

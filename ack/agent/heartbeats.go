@@ -42,7 +42,8 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 		Weight: obs.Weight, KeyConfigDigest: obs.KeyConfigDigest,
 		Unhealthy: obs.Unhealthy, App: obs.App, AppStartedAfter: obs.AppStartedAfter,
 		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway,
-		Leaving:            obs.Leaving, Goodbye: a.stopped,
+		Instances:          obs.Instances, InstancesStartedAfter: obs.InstancesStartedAfter,
+		Leaving: obs.Leaving, Goodbye: a.stopped,
 	}
 	if a.stopped {
 		heartbeat.RestartWithin = obs.RestartWithin

@@ -12,6 +12,8 @@ type heldShard struct {
 	// epoch is the ownership epoch to which all other fields refer: the epoch of the map in which
 	// this node became the owner.
 	epoch shardmap.Epoch
+	// instance is the app instance that holds the shard under epoch.
+	instance shardmap.Instance
 	// callSeq is the Seq of the running call that names the shard; zero means none.
 	callSeq uint64
 	phaseState
@@ -66,7 +68,7 @@ func (hs *heldShard) beginAcquiring(now time.Duration, ownership shardOwnership)
 		hs.appMayHold, hs.served = false, false
 		hs.released, hs.note = false, nil
 	}
-	hs.epoch, hs.lostCallDue = ownership.epoch, false
+	hs.epoch, hs.instance, hs.lostCallDue = ownership.epoch, ownership.instance, false
 	hs.setPhase(now, HookAcquiring)
 }
 

@@ -10,7 +10,7 @@ import (
 // MaxHookShards is the maximum number of shards in one hook call.
 const MaxHookShards = 256
 
-// MaxHookCalls is the maximum number of running calls of one kind. After failures, shards are
+// MaxHookCalls is the maximum number of running calls of one kind to one app instance. After failures, shards are
 // retried in smaller calls, down to one shard each, and each call may need a connection.
 // Without a limit, an app that fails for thousands of shards would exhaust the file
 // descriptors of the node, and its lease would expire.
@@ -62,6 +62,8 @@ func (k HookKind) String() string { return enumName(hookNames[:], uint8(k), "Hoo
 // HookCall is one attempt of a hook call.
 type HookCall struct {
 	Kind HookKind
+	// Instance is the app instance that gets the call. It holds all of the shards.
+	Instance shardmap.Instance
 	// Seq is the sequence number that identifies the call. It increases with each call, also across
 	// restarts, because it consists of the boot (incarnation number) and a counter. It stays below 2^53
 	// for the first two million boots. On another disk the numbers start again.
@@ -85,14 +87,15 @@ type HookShard struct {
 
 	// Fields of a release.
 
-	// To is the next owner; empty means that none is known.
+	// To is the next owner, as shardmap.InstanceID returns it; empty means that none is known.
 	To shardmap.NodeID
 	// Cut is the number of requests for the shard that were aborted for the move.
 	Cut int
 
 	// Fields of an acquire.
 
-	// From is the previous owner; empty means none. It is the node itself if Released refers to its
+	// From is the previous owner, as shardmap.InstanceID returns it; empty means none. It is the
+	// instance itself if Released refers to its
 	// previous process, which restarted in place.
 	From shardmap.NodeID
 	// Released is true only if From has released the shard and no node has processed a request
@@ -197,6 +200,8 @@ type HeldShardView struct {
 	Shard shardmap.Shard
 	Epoch shardmap.Epoch
 	Phase HookPhase
+	// Instance is the app instance that holds the shard.
+	Instance shardmap.Instance
 	// Since is when the phase began, by the clock of the agent.
 	Since time.Duration
 	// Err is the error of the last attempt; empty if none has failed since the phase began.

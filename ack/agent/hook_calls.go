@@ -33,26 +33,51 @@ func (m *hookMachine) startCalls(now time.Duration) {
 }
 
 // startCallsOf starts calls of one kind for the due shards, which are sorted. At most MaxHookCalls
-// calls of one kind run at a time. Kinds have separate limits: releases have little time, and acquires may
+// calls of one kind run at a time for each instance. Kinds have separate limits: releases have little time, and acquires may
 // hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
-	freeCalls := MaxHookCalls - m.calls.countOf(kind)
 	// Shards that found no free call in the last update come first. Otherwise shards that fail
 	// repeatedly would starve them.
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
 	m.firstUnstarted[kind] = 0
-	for _, shards := range [...][]shardmap.Shard{due[first:], due[:first]} {
+	hasUnstarted := false
+	for _, shards := range m.byInstance(due[first:], due[:first]) {
+		instance := m.shards[shards[0]].instance
 		for len(shards) > 0 {
-			if freeCalls <= 0 {
-				m.firstUnstarted[kind] = shards[0]
-				return
+			if m.calls.countOf(kind, instance) >= MaxHookCalls {
+				if !hasUnstarted {
+					hasUnstarted, m.firstUnstarted[kind] = true, shards[0]
+				}
+				break
 			}
-			freeCalls--
 			count := batchSize(m.shards, shards)
-			m.startCall(now, kind, shards[:count])
+			m.startCall(now, kind, instance, shards[:count])
 			shards = shards[count:]
 		}
 	}
+}
+
+// byInstance splits the due shards by the instance that holds them. The order of the shards of one
+// instance remains, and instances follow each other in the order of their first shards.
+func (m *hookMachine) byInstance(parts ...[]shardmap.Shard) [][]shardmap.Shard {
+	var groups [][]shardmap.Shard
+	for _, part := range parts {
+		if len(part) == 0 {
+			continue
+		}
+		groupOf := map[shardmap.Instance]int{}
+		for _, shard := range part {
+			instance := m.shards[shard].instance
+			i, known := groupOf[instance]
+			if !known {
+				i = len(groups)
+				groupOf[instance] = i
+				groups = append(groups, nil)
+			}
+			groups[i] = append(groups[i], shard)
+		}
+	}
+	return groups
 }
 
 // dueCall returns the kind of call that can start for a shard now; zero means none.
@@ -117,12 +142,12 @@ func batchSize(shards []heldShard, due []shardmap.Shard) int {
 	return len(due)
 }
 
-// startCall starts a call for the shards and returns its Seq. An acquire call without shards is a
-// probe.
-func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
+// startCall starts a call to the instance that holds the shards, and returns its Seq. An acquire call
+// without shards is a probe.
+func (m *hookMachine) startCall(now time.Duration, kind HookKind, instance shardmap.Instance, shards []shardmap.Shard) (seq uint64) {
 	state := m.inputs.state
 	call := &runningCall{HookCall: HookCall{
-		Kind: kind, Seq: m.calls.nextSeq(m.process.boot),
+		Kind: kind, Instance: instance, Seq: m.calls.nextSeq(m.process.boot),
 		Map: state.Proposed().Epoch(), Timeout: m.callTimeout(now, kind, shards),
 	}}
 	if kind == HookAcquire {
@@ -190,7 +215,7 @@ func (m *hookMachine) applyResult(now time.Duration, result HookResult) {
 	if call == nil {
 		return
 	}
-	m.appRefusesConns = result.Refused
+	m.refusesConns[call.Instance] = result.Refused
 	m.acquireFailures.callEnded(now, call, result)
 	for _, callShard := range call.Shards {
 		held := &m.shards[callShard.Shard]
@@ -309,7 +334,7 @@ func (a *Agent) HeldShards() []HeldShardView {
 	var views []HeldShardView
 	for i := range a.hooks.shards {
 		if held := &a.hooks.shards[i]; !held.isGone() {
-			views = append(views, HeldShardView{Shard: shardmap.Shard(i), Epoch: held.epoch, Phase: held.phase, Since: held.phaseSince, Err: held.lastError})
+			views = append(views, HeldShardView{Shard: shardmap.Shard(i), Epoch: held.epoch, Instance: held.instance, Phase: held.phase, Since: held.phaseSince, Err: held.lastError})
 		}
 	}
 	return views

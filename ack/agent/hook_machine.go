@@ -41,8 +41,10 @@ type hookMachine struct {
 	acquireFailures     acquireFailures
 
 	// Releases, for the open proposal or for the stop of the node.
-	deadlines         releaseDeadlines
-	appRefusesConns   bool // the app refuses connections, so another release attempt would fail as well
+	deadlines releaseDeadlines
+	// refusesConns contains the instances of the app that refuse connections, so another release
+	// attempt would fail as well.
+	refusesConns      map[shardmap.Instance]bool
 	leaseRecovery     leaseRecovery
 	safeDrain         safeDrain
 	releaseEnds       releaseEnds
@@ -84,6 +86,7 @@ func newHookMachine(options HookOptions, process nodeProcess) *hookMachine {
 		deadlines:       releaseDeadlines{ownTimeout: options.ReleaseTimeout},
 		releaseEnds:     releaseEnds{report: options.ReleaseEnded, unreleasedMoves: map[shardmap.Shard]time.Duration{}},
 		delivery:        releaseDelivery{send: options.SendReleases},
+		refusesConns:    map[shardmap.Instance]bool{},
 		inputsChanged:   true,
 	}
 }
@@ -125,7 +128,7 @@ func (m *hookMachine) setInputs(inputs hookInputs) {
 	}
 	m.leaseRecovery.setWaitsForLease(m.cannotGetLease())
 	if isNewProposal := m.deadlines.setInputs(inputs, m.process.node); isNewProposal {
-		m.appRefusesConns = false // its releases may be tried again
+		clear(m.refusesConns) // their releases may be tried again
 	}
 }
 
@@ -154,8 +157,9 @@ func (m *hookMachine) wakeAt(at time.Duration) { m.nextUpdateAt = min(m.nextUpda
 // shardOwnership is the ownership of a shard according to the Raft log.
 type shardOwnership struct {
 	epoch      shardmap.Epoch // ownership epoch of the owner in the committed map
-	isOwner    bool           // the committed map assigns the shard to this node
-	keepsShard bool           // isOwner, and the node keeps the shard: neither the last proposal nor a stop takes it away
+	instance   shardmap.Instance
+	isOwner    bool // the committed map assigns the shard to this node
+	keepsShard bool // isOwner, and the node keeps the shard: neither the last proposal nor a stop takes it away
 }
 
 // isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
@@ -166,27 +170,30 @@ func (lo shardOwnership) isOwnerUnder(epoch shardmap.Epoch) bool {
 
 // ownershipOf returns the ownership of the shard in the state being processed.
 func (m *hookMachine) ownershipOf(shard shardmap.Shard) shardOwnership {
-	committed, proposed := m.inputs.state.Committed(), m.inputs.state.Proposed()
+	committed := m.inputs.state.Committed()
 	isOwner := committed.Epoch() > 0 && committed.Owner(shard) == m.process.node
 	return shardOwnership{
 		epoch:      committed.OwnedSince(shard),
 		isOwner:    isOwner,
-		keepsShard: isOwner && proposed.Owner(shard) == m.process.node && !m.inputs.stopping,
+		instance:   committed.Instance(shard),
+		keepsShard: isOwner && !m.isMoving(shard) && !m.inputs.stopping,
 	}
 }
 
-// isMoving reports whether the last proposal assigns the shard to another node or to none.
+// isMoving reports whether the last proposal assigns the shard to another node, to another instance
+// of this node, or to none.
 func (m *hookMachine) isMoving(shard shardmap.Shard) bool {
-	return m.inputs.state.Proposed().Owner(shard) != m.process.node
+	committed, proposed := m.inputs.state.Committed(), m.inputs.state.Proposed()
+	return proposed.Owner(shard) != m.process.node || movesWithinNode(committed, proposed, shard)
 }
 
-// nextOwner returns the node to which the last proposal moves the shard; empty means that none is
-// known.
+// nextOwner returns the instance to which the last proposal moves the shard, as shardmap.InstanceID
+// does; empty means that none is known.
 func (m *hookMachine) nextOwner(shard shardmap.Shard) shardmap.NodeID {
 	if !m.isMoving(shard) {
 		return ""
 	}
-	return m.inputs.state.Proposed().Owner(shard)
+	return m.inputs.state.Proposed().OwnerInstanceID(shard)
 }
 
 // callDeadline returns the deadline for hook calls for a shard that is being released.
@@ -258,7 +265,7 @@ func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, 
 	if !m.isReleaseOverdue(now, shard) {
 		return
 	}
-	if m.keepsUnreleased() {
+	if m.keepsUnreleased(held) {
 		m.recordKept(shard, held) // the next proposal leaves the shard here
 		return
 	}
@@ -269,7 +276,7 @@ func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, 
 // isReleaseOverdue reports whether a moving shard no longer waits for its release: its time is
 // over, or no release can succeed.
 func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) bool {
-	if m.appRefusesConns || now >= m.callDeadline(shard)-m.deadlines.lostCallReserve() {
+	if m.refusesConns[m.shards[shard].instance] || now >= m.callDeadline(shard)-m.deadlines.lostCallReserve() {
 		return true
 	}
 	if !m.cannotGetLease() {
@@ -357,7 +364,8 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 // last acknowledged proposal; zero means none.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
 	if started := m.deadlines.startLeaveNotice(now); started {
-		m.appRefusesConns, m.inputsChanged = false, true
+		clear(m.refusesConns)
+		m.inputsChanged = true
 	}
 	if m.deliveryPending(now) {
 		return false // after the goodbye the leader no longer waits for the notes

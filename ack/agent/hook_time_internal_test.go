@@ -63,7 +63,7 @@ func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 	s.k.deadlines.release, s.k.deadlines.goodbye = s.now+time.Second, s.now+time.Minute
 	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
 		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.deadlines.lostCallReserve(), HookLost: time.Second} {
-			s.k.startCall(s.now, kind, shards)
+			s.k.startCall(s.now, kind, 0, shards)
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
 				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
 			}
@@ -79,7 +79,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 		s.acquire()
 		s.k.deadlines.ownTimeout = c.timeout
 		for _, kind := range []HookKind{HookRelease, HookLost} {
-			s.k.startCall(s.now, kind, []shardmap.Shard{0})
+			s.k.startCall(s.now, kind, 0, []shardmap.Shard{0})
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != c.want {
 				t.Errorf("of release-timeout %v a %s has %+v, want %v", c.timeout, kind, calls, c.want)
 			}

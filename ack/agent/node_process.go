@@ -53,8 +53,8 @@ func (np *nodeProcess) hasPreviousReleases(state *ack.State, epoch shardmap.Epoc
 	return !np.mayHaveServedBefore(epoch) || !isBehind
 }
 
-// inheritedNote returns the note of the release before the given ownership epoch, and the node that
-// released the shard. ok is true only if the state of the app to which the note refers is certainly
+// inheritedNote returns the note of the release before the given ownership epoch, and the instance that
+// released the shard, as shardmap.InstanceID does. ok is true only if the state of the app to which the note refers is certainly
 // unchanged: the release was recorded for this disk, and neither this process nor an earlier one can
 // have served the shard under that epoch.
 func (np *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, held *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
@@ -66,7 +66,7 @@ func (np *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, hel
 		if kept.PassedOn {
 			return kept.Note, previousOwner, true
 		}
-		return kept.Note, np.node, true
+		return kept.Note, state.Committed().OwnerInstanceID(shard), true
 	}
 	if note, ok := np.movedNote(state, shard, epoch); ok {
 		return note, previousOwner, true

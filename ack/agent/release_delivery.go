@@ -99,8 +99,8 @@ func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release 
 		return ack.Released{Shard: shard, Note: held.note}, true
 	}
 	note, from, ok := m.process.inheritedNote(m.inputs.state, shard, held, ownership.epoch)
-	if from == m.process.node {
-		from = "" // the previous process of this node counts as the node itself
+	if from == m.inputs.state.Committed().OwnerInstanceID(shard) {
+		from = "" // the previous process of this node counts as the owner itself
 	}
 	return ack.Released{Shard: shard, From: from, Note: note}, ok
 }

@@ -36,7 +36,7 @@ type ReleaseEnd struct {
 	Shard shardmap.Shard
 	// Epoch is the ownership epoch that ends.
 	Epoch shardmap.Epoch
-	// To is the next owner; empty means that none is known.
+	// To is the next owner, as in HookShard; empty means that none is known.
 	To     shardmap.NodeID
 	Result ReleaseResult
 	// Reason is the error of the last attempt; empty for ReleaseOK.
@@ -78,10 +78,11 @@ func (hs *heldShard) releaseFailure() (result ReleaseResult, reason string) {
 // reported.
 func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	result, reason := held.releaseFailure()
-	if m.appRefusesConns {
+	refusesConns := m.refusesConns[held.instance]
+	if refusesConns {
 		result, reason = ReleaseFailed, cmp.Or(held.lastError, "the app refuses connections")
 	}
-	appHadChance := m.appRefusesConns || held.appResponded || held.releaseAttempted || !m.cannotGetLease()
+	appHadChance := refusesConns || held.appResponded || held.releaseAttempted || !m.cannotGetLease()
 	if !appHadChance {
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"shardway/shardmap"
 )
 
 // runningCall is a hook call without a result.
@@ -44,11 +46,11 @@ func (rc *runningCalls) remove(seq uint64) *runningCall {
 	return call
 }
 
-// countOf returns the number of running calls of the given kind.
-func (rc *runningCalls) countOf(kind HookKind) int {
+// countOf returns the number of running calls of the given kind to the instance.
+func (rc *runningCalls) countOf(kind HookKind, instance shardmap.Instance) int {
 	count := 0
 	for _, call := range rc.bySeq {
-		if call.Kind == kind {
+		if call.Kind == kind && call.Instance == instance {
 			count++
 		}
 	}

@@ -54,8 +54,8 @@ func (sd *safeDrain) heartbeatFields() (keptShards []shardmap.Shard, keepsAll bo
 // keepsUnreleased reports whether a shard whose release has failed remains here, because a safe
 // drain is in force. The node then does not acknowledge the proposal, and the leader makes another
 // one. An excluded node keeps nothing, and neither does a node whose app is gone with its state.
-func (m *hookMachine) keepsUnreleased() bool {
-	return m.deadlines.drain.Safe && !m.appRefusesConns && !m.inputs.state.IsDropped(m.process.node)
+func (m *hookMachine) keepsUnreleased(held *heldShard) bool {
+	return m.deadlines.drain.Safe && !m.refusesConns[held.instance] && !m.inputs.state.IsDropped(m.process.node)
 }
 
 // recordKept records a shard that remains here. The next heartbeat reports it to the leader.

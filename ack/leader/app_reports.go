@@ -28,9 +28,12 @@ func (mt *memberTracker) newAppReports(in inputs) []ack.AppReport {
 		if !node.sendsHeartbeats(in) || node.heartbeat.Gateway {
 			continue
 		}
-		report := ack.AppReport{Node: id, ReturnsNeedRestart: node.heartbeat.ReturnsNeedRestart, StartedAfter: node.heartbeat.AppStartedAfter}
-		if in.state.NeedsAppReport(report) {
-			reports = append(reports, report)
+		for i, startedAfter := range append([]shardmap.Epoch{node.heartbeat.AppStartedAfter}, node.heartbeat.InstancesStartedAfter...) {
+			instance := shardmap.InstanceID(id, shardmap.Instance(i))
+			report := ack.AppReport{Node: instance, ReturnsNeedRestart: node.heartbeat.ReturnsNeedRestart, StartedAfter: startedAfter}
+			if in.state.NeedsAppReport(report) {
+				reports = append(reports, report)
+			}
 		}
 	}
 	slices.SortFunc(reports, func(a, b ack.AppReport) int { return cmp.Compare(a.Node, b.Node) })

@@ -47,8 +47,19 @@ func (mt *memberTracker) expectedOwners(bootstrapExpect int) int {
 	return count
 }
 
-// onlyAddsNodes reports whether want has all members of the last proposal, and further ones
-// that own nothing yet. A node that returns while the committed map still contains it is no
+// hasInstancesOf reports whether the member has all instances of the old one. Further instances count
+// as an addition.
+func hasInstancesOf(member, old shardmap.Member) bool {
+	for _, instance := range old.Instances.All() {
+		if !member.Instances.Has(instance) {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyAddsNodes reports whether want has all members of the last proposal with their instances, and
+// further ones that own nothing yet. A node that returns while the committed map still contains it is no
 // addition: its shards are held until then.
 func onlyAddsNodes(in inputs, want *shardmap.Map) bool {
 	last, committed := in.state.Proposed(), in.state.Committed()
@@ -56,7 +67,7 @@ func onlyAddsNodes(in inputs, want *shardmap.Map) bool {
 	for _, member := range want.Members() {
 		old, isOld := findMember(last, member.ID)
 		switch {
-		case isOld && old.Weight == member.Weight:
+		case isOld && old.Weight == member.Weight && hasInstancesOf(member, old):
 			kept++
 		case isOld || committed.IsMember(member.ID):
 			return false

@@ -46,7 +46,7 @@ func (ms *membership) commitApplied(committed *shardmap.Map) {
 // policyApplied records the nodes whose drain a new policy has ended.
 func (ms *membership) policyApplied(before, after *ack.Policy) {
 	for id := range before.Drained {
-		if !after.Drained[id] {
+		if _, _, isInstance := shardmap.ParseInstance(id); !isInstance && !after.Drained[id] {
 			setKey(&ms.uncordoned, id, true)
 		}
 	}
@@ -87,7 +87,7 @@ func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if ms.health.excludes(in, node) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
-	if in.state.Policy().Drained[node.id] {
+	if in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {
 		return false
 	}
 	// A drop is the record of an exclusion in the log. It is in force until a proposal contains
@@ -220,7 +220,7 @@ func (ms *membership) exclusionReason(in inputs, node *member) string {
 		return "leave"
 	case ms.health.excludes(in, node):
 		return "app-unhealthy"
-	case in.state.Policy().Drained[node.id]:
+	case in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances):
 		return "drain"
 	}
 	return ack.CauseSilent.String()
@@ -289,14 +289,14 @@ func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.D
 	return drop.MissedAcks + 1
 }
 
-// weightedMember returns the member of the next map, with its weight. The last known weight of a
-// node counts while it restarts or has not sent a heartbeat in this term.
+// weightedMember returns the member of the next map, with its weight and its app instances. The last
+// known ones of a node count while it restarts or has not sent a heartbeat in this term.
 func weightedMember(in inputs, node *member) shardmap.Member {
 	if in.isRestarting(node) || !node.hasHeartbeat() {
 		previous, _ := findMember(in.state.Proposed(), node.id)
-		return shardmap.Member{ID: node.id, Weight: previous.Weight}
+		return shardmap.Member{ID: node.id, Weight: previous.Weight, Instances: previous.Instances}
 	}
-	return shardmap.Member{ID: node.id, Weight: node.heartbeat.Weight}
+	return shardmap.Member{ID: node.id, Weight: node.heartbeat.Weight, Instances: node.heartbeat.Instances}
 }
 
 // appendMembers appends the members of the next map to buf, ordered by id: the nodes that may own

@@ -112,18 +112,24 @@ func (a *assignment) hasUrgentChange() bool {
 		}
 	}
 	for _, move := range shardmap.Diff(a.inputs.state.Committed(), a.stageMap) {
-		if !a.deferringOwners[move.From] {
+		if !a.deferringOwners[move.From] || a.hasFailed(move.From, move.FromInstance) {
 			return true
 		}
 	}
 	return false
 }
 
+// hasFailed reports whether a member of the next map has lost the instance because it is unhealthy.
+func (a *assignment) hasFailed(node shardmap.NodeID, instance shardmap.Instance) bool {
+	i := slices.IndexFunc(a.inputs.members, func(member shardmap.Member) bool { return member.ID == node })
+	return i >= 0 && !a.inputs.members[i].Instances.Has(instance)
+}
+
 // leavesBusyShard reports whether the final map takes a shard from the node that is not in idle.
 func (a *assignment) leavesBusyShard(committed *shardmap.Map, node shardmap.NodeID, idle []shardmap.Shard) bool {
 	isIdle := shardSetOf(idle)
 	for shard := range committed.Shards(node) {
-		if a.finalMap.Owner(shard) != node && !isIdle[shard] {
+		if !a.finalMap.HasSameOwner(committed, shard) && !isIdle[shard] {
 			return true
 		}
 	}

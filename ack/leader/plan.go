@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"time"
 
 	"shardway/shardmap"
@@ -57,7 +58,7 @@ func (l *Leader) plannedMoves(want *shardmap.Map) []PlannedMove {
 	committed, last := l.in.state.Committed(), l.in.state.Proposed()
 	var moves []PlannedMove
 	for _, move := range shardmap.Diff(committed, want) {
-		isProposed := l.in.state.HasOpenProposal() && last.Owner(move.Shard) == move.To
+		isProposed := l.in.state.HasOpenProposal() && last.HasSameOwner(want, move.Shard)
 		moves = append(moves, PlannedMove{Move: move, Reason: l.moveReason(move, want), Proposed: isProposed})
 	}
 	return moves
@@ -73,6 +74,8 @@ func (l *Leader) moveReason(move shardmap.Move, want *shardmap.Map) string {
 		return "orphan"
 	case !want.IsMember(move.From):
 		return l.membership.exclusionReason(l.in, l.members.get(move.From))
+	case move.IsWithinNode():
+		return cmp.Or(l.instanceReason(committed, want), "spread")
 	case l.in.state.Policy().DrainsGradually(move.From):
 		return "drain"
 	case l.isPinnedTo(move.Shard, move.To):

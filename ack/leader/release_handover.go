@@ -95,7 +95,7 @@ func (mt *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shar
 		return ""
 	}
 	nextOwner := proposed.Owner(shard)
-	if nextOwner == owner || nextOwner == "" {
+	if nextOwner == "" || proposed.HasSameOwner(committed, shard) {
 		return ""
 	}
 	return mt.get(nextOwner).heartbeat.Server

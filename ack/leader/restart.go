@@ -146,7 +146,8 @@ func (mt *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
 // sameShards reports whether the proposed map gives the node the same shards as the committed one.
 func sameShards(committed, proposed *shardmap.Map, node shardmap.NodeID) bool {
 	for shard := range shardmap.Shard(committed.Len()) {
-		if (committed.Owner(shard) == node) != (proposed.Owner(shard) == node) {
+		isOwner := committed.Owner(shard) == node || proposed.Owner(shard) == node
+		if isOwner && !committed.HasSameOwner(proposed, shard) {
 			return false
 		}
 	}

@@ -182,7 +182,33 @@ func (l *Leader) changeReason(want *shardmap.Map) string {
 	if slices.Equal(want.Members(), last.Members()) {
 		return "policy" // a pin, a cordon or the end of a pause
 	}
+	if reason := l.instanceReason(last, want); reason != "" {
+		return reason
+	}
 	return "weight"
+}
+
+// instanceReason returns the reason of a change of app instances; empty if no member has other
+// instances.
+func (l *Leader) instanceReason(last, want *shardmap.Map) string {
+	reason := ""
+	for _, member := range want.Members() {
+		old, isOld := findMember(last, member.ID)
+		if !isOld || old.Instances == member.Instances {
+			continue
+		}
+		for _, instance := range old.Instances.All() {
+			switch {
+			case member.Instances.Has(instance):
+			case l.in.state.Policy().DrainsInstance(member.ID, instance):
+				return "drain"
+			default:
+				return "instance-unhealthy"
+			}
+		}
+		reason = "instance"
+	}
+	return reason
 }
 
 // The reasons of a round that moves no shard.
