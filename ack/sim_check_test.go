@@ -200,17 +200,18 @@ func (w *world) checkCommit(before, after *ack.State) {
 	for s := range shardmap.Shard(w.shards) {
 		w.checkOwner(old, p, s)
 	}
+	w.checkInstances(old, p)
 	w.checkPassedOn(before, after)
 }
 
 // checkOwner checks the ownership epoch of one shard in a map just committed.
 func (w *world) checkOwner(old, p *shardmap.Map, s shardmap.Shard) {
-	owner, since := p.Owner(s), p.OwnedSince(s)
+	owner, since := p.OwnerInstanceID(s), p.OwnedSince(s)
 	switch {
 	case owner == "":
-	case owner == old.Owner(s) && since != old.OwnedSince(s):
+	case owner == old.OwnerInstanceID(s) && since != old.OwnedSince(s):
 		w.fail("G10: the ownership epoch of shard %d went from %d to %d, its owner %s stayed", s, old.OwnedSince(s), since, owner)
-	case owner != old.Owner(s) && (since != p.Epoch() || since <= old.OwnedSince(s)):
+	case owner != old.OwnerInstanceID(s) && (since != p.Epoch() || since <= old.OwnedSince(s)):
 		w.fail("G10: shard %d went to %s with ownership epoch %d; the map's is %d, it was %d", s, owner, since, p.Epoch(), old.OwnedSince(s))
 	}
 	w.owner[shardEpoch{s, since}] = owner
@@ -264,7 +265,7 @@ func (w *world) checkServing(p *proc) {
 // ownership epoch grows (G10), and no other node runs the shard (G1).
 func (w *world) checkAdmission(p *proc, r *simReq) {
 	r.forged = w.now < p.forgedUntil || p.h.hasCopy()
-	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != p.h.id {
+	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != shardmap.InstanceID(p.h.id, r.instance) {
 		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
 	}
 	if r.epoch < w.newest[r.shard] && !r.forged {
@@ -302,11 +303,11 @@ func (w *world) checkRun(p *proc, r *simReq) {
 func (w *world) checkAlone(p *proc, r *simReq) {
 	for _, h := range w.hosts {
 		q := h.proc
-		if q == nil || q == p {
+		if q == nil {
 			continue
 		}
 		for _, other := range q.reqs {
-			if other.shard != r.shard || !other.running || other.cut {
+			if other.shard != r.shard || !other.running || other.cut || q == p && other.instance == r.instance {
 				continue
 			}
 			switch {
@@ -421,5 +422,5 @@ func (w *world) settled(d time.Duration) bool {
 // stuck reports that the host is not expected to serve even after all faults
 // that end have ended.
 func (h *host) stuck() bool {
-	return h.absent || h.holdLog || h.holdAt || h.deaf || h.mute || h.unhealthy || h.stopped || h.proc == nil && h.w.healing && h.lost
+	return h.absent || h.hasInstanceFault() || h.holdLog || h.holdAt || h.deaf || h.mute || h.unhealthy || h.stopped || h.proc == nil && h.w.healing && h.lost
 }

@@ -14,6 +14,7 @@ import (
 // coverage counts what occurred in schedules. A full run must have met all of it, otherwise it
 // proves less than it seems.
 type coverage struct {
+	instanceCoverage
 	schedules                                          int
 	steps, faults                                      spreadOf
 	lost, repeated, delayed, stalled                   int
@@ -243,6 +244,10 @@ func (c *coverage) counters() []counter {
 		{"reports of apps in the log", &c.appReports, false},
 		{"apps that cache restarted", &c.cacheRestarts, false},
 		{"apps that cache closed their ports", &c.closedPorts, false},
+		{"app instances that ended", &c.instanceEnds, false},
+		{"app instances that hung", &c.instanceHangs, false},
+		{"shards moved between instances of a node", &c.instanceMoves, false},
+		{"requests that ran at a hung instance", &c.hungRequests, false},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.suspicions, false},
 		{"candidates that miss their leader", &c.suspicionCampaigns, false},

@@ -17,9 +17,9 @@ type simDisk struct {
 	server string
 	boot   uint64
 	// instance is the last one of the app that a process knew.
-	instance string
-	term     uint64
-	vote     ballot // the last one given
+	instances [simInstances]string // by app instance
+	term      uint64
+	vote      ballot // the last one given
 
 	base, baseTerm uint64 // the log starts after this index
 	baseConf       *simConf

@@ -28,6 +28,7 @@ type simMix struct {
 	twins      int  // in a hundred: clusters that may have two processes under one id
 	hooks      int  // in a hundred: clusters whose apps have hooks
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
+	instances  int  // in a hundred: clusters whose nodes have several app instances
 	bootstraps int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, permanently
 	suspicions int  // in a hundred: clusters whose voters ask each other whether they miss their leader
@@ -60,6 +61,7 @@ func kinds(list string) []weighted {
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,
+		"instance-die": faultInstanceDie, "instance-hang": faultInstanceHang, "instance-sick": faultInstanceUnhealthy, "instance-roll": faultInstanceRoll,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 	}
 	var out []weighted
@@ -140,6 +142,9 @@ func (m *simMix) setup(w *world) {
 	w.birth, w.truth = birth, birth
 	w.suspicions = m.suspicions > 0 && w.n(100) < m.suspicions
 	w.populate(n, founders)
+	if m.instances > 0 && w.n(100) < m.instances {
+		w.addInstances()
+	}
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.addHookApps()
 	}
@@ -292,11 +297,12 @@ func (w *world) heal() {
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
 		h.restoreDisk()
-		if h.app != nil {
-			h.app.ill, h.app.down = appIllness{}, 0
+		h.healInstances()
+		for _, app := range h.apps() {
+			app.ill, app.down = appIllness{}, 0
 		}
-		if h.cache != nil {
-			h.cache.downUntil = 0
+		for _, cache := range h.caches() {
+			cache.downUntil = 0
 		}
 		if h == stuck {
 			continue

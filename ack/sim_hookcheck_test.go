@@ -49,7 +49,7 @@ func (w *world) checkCall(p *proc, c *simCall) {
 				}
 			}
 		}
-		mine := m.Owner(hs.Shard) == p.h.id && m.OwnedSince(hs.Shard) == hs.Epoch
+		mine := m.IsOwnedBy(hs.Shard, p.h.id, c.Instance) && m.OwnedSince(hs.Shard) == hs.Epoch
 		switch c.Kind {
 		case agent.HookRelease:
 			w.checkReleaseLeave(p, c, hs, mine)
@@ -73,13 +73,13 @@ func (w *world) checkReleaseLeave(p *proc, c *simCall, hs agent.HookShard, mine 
 	if n := p.CountRequests(hs.Shard); n > 0 {
 		w.fail("hooks: %s releases shard %d, of which %d requests run", p.h.id, hs.Shard, n)
 	}
-	if to := p.table.Proposed().Owner(hs.Shard); to != p.h.id && to != hs.To {
+	if to := p.table.Proposed().OwnerInstanceID(hs.Shard); !p.keepsShard(hs.Shard) && to != hs.To {
 		w.fail("hooks: %s releases shard %d to %q, it goes to %q", p.h.id, hs.Shard, hs.To, to)
 	}
 }
 
 func (w *world) checkAcquireLeave(p *proc, c *simCall, hs agent.HookShard, mine bool) {
-	if !mine || p.table.Proposed().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
+	if !mine || !p.keepsShard(hs.Shard) || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
 	want := w.follows[shardEpoch{hs.Shard, hs.Epoch}]
@@ -140,7 +140,7 @@ func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.l
 func (w *world) checkAcquireBegun(c *simCall, hs agent.HookShard) {
 	for _, h := range w.hosts {
 		q := h.proc
-		if q == nil || q == c.p || c.p.h.hasCopy() || h.hasCopy() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
+		if q == nil || c.p.h.hasCopy() || h.hasCopy() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
 			continue
 		}
 		for _, r := range q.reqs {
@@ -149,7 +149,7 @@ func (w *world) checkAcquireBegun(c *simCall, hs agent.HookShard) {
 			}
 		}
 		for _, o := range q.sortedCalls() {
-			if e := o.epochOf(hs.Shard); e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != agent.HookLost {
+			if e := o.epochOf(hs.Shard); o != c && e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != agent.HookLost {
 				w.fail("hooks: %s acquires shard %d of epoch %d during a call to the app of %s to %s it", c.p.h.id, hs.Shard, hs.Epoch, h.id, o.Kind)
 			}
 		}
@@ -189,7 +189,7 @@ func (w *world) checkFirstByte(p *proc, r *simReq) bool {
 	if got.epoch != r.epoch && !r.late {
 		w.fail("hooks: %s runs a request for shard %d of epoch %d, its app has acquired %d", p.h.id, r.shard, r.epoch, got.epoch)
 	}
-	app := p.h.app
+	app := p.h.appOf(r.instance)
 	if app.held[r.shard] == r.epoch && w.now >= app.down {
 		return true
 	}
@@ -213,7 +213,7 @@ func (w *world) checkLook(p *proc) {
 	w.checkPending(p)
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
-			if c.Kind == agent.HookAcquire && !c.cut && p.table.Proposed().Owner(hs.Shard) != p.h.id {
+			if c.Kind == agent.HookAcquire && !c.cut && !p.keepsShard(hs.Shard) {
 				w.fail("hooks: %s goes on acquiring shard %d, which moves", p.h.id, hs.Shard)
 			}
 		}
@@ -232,7 +232,7 @@ func (w *world) checkLook(p *proc) {
 // does.
 func (p *proc) cutStillRunning() bool {
 	for _, r := range p.reqs {
-		if p.table.ChangesKeyConfig() || p.table.Proposed().Owner(r.shard) != p.h.id {
+		if p.table.ChangesKeyConfig() || !p.keepsShard(r.shard) {
 			return true
 		}
 	}
@@ -248,13 +248,13 @@ func (p *proc) cutStillRunning() bool {
 // shards it has lost.
 func (w *world) checkAcknowledged(p *proc) {
 	for s := range shardmap.Shard(w.shards) {
-		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Proposed().Owner(s) != p.h.id {
+		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && !p.keepsShard(s) {
 			w.fail("hooks: %s acknowledges %d, and its app goes on holding shard %d of epoch %d", p.h.id, p.machine.Acked(), s, epoch)
 		}
 	}
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
-			if p.table.Proposed().Owner(hs.Shard) != p.h.id {
+			if !p.keepsShard(hs.Shard) {
 				w.fail("hooks: %s acknowledges %d during a call to its app to %s shard %d", p.h.id, p.machine.Acked(), c.Kind, hs.Shard)
 			}
 		}
@@ -281,7 +281,7 @@ func (h *host) acquiredAll(m *shardmap.Map) bool {
 	for s := range shardmap.Shard(h.w.shards) {
 		_, serves := h.proc.owns(s)
 		_, owed := h.proc.owed[s]
-		if mine := m.Owner(s) == h.id; mine != serves || mine != owed || mine && h.app.held[s] != m.OwnedSince(s) {
+		if mine := m.Owner(s) == h.id; mine != serves || mine != owed || mine && h.appOf(m.Instance(s)).held[s] != m.OwnedSince(s) {
 			return false
 		}
 	}

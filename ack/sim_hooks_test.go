@@ -134,7 +134,7 @@ func (p *proc) StartCall(hc agent.HookCall) {
 		delete(p.got, hs.Shard)
 		delete(p.owed, hs.Shard)
 	}
-	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.arrive(c) })
+	w.after(w.span(0, time.Millisecond), nil, func() { p.h.appOf(hc.Instance).arrive(c) })
 	w.after(hc.Timeout, p, func() { p.reportResult(c, agent.HookResult{Err: errors.New("no answer in time")}) })
 }
 
@@ -327,7 +327,7 @@ func faultAppRestart(w *world) bool {
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.appRestarts++
-	h.app.restart(d)
+	h.appOf(w.pickInstance(h)).restart(d)
 	return true
 }
 
@@ -337,10 +337,11 @@ func faultAppIll(w *world) bool {
 		return false
 	}
 	often := [...]int{0, 100, 300, 900}
-	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
-	w.logf("the app of %s is ill: %+v", h.id, h.app.ill)
-	w.undo(w.faultDuration(), func() { h.app.ill = appIllness{} })
-	return h.app.ill != appIllness{}
+	app := h.appOf(w.pickInstance(h))
+	app.ill = appIllness{often[w.pick(4)], often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
+	w.logf("the app of %s is ill: %+v", h.id, app.ill)
+	w.undo(w.faultDuration(), func() { app.ill = appIllness{} })
+	return app.ill != appIllness{}
 }
 
 // addHookApps gives most hosts an app with hooks.
@@ -351,6 +352,9 @@ func (w *world) addHookApps() {
 	for _, h := range w.hosts {
 		if !h.gateway && w.n(6) > 0 {
 			h.app = newApp(h)
+			for range h.instanceCount() - 1 {
+				h.furtherApps = append(h.furtherApps, newApp(h))
+			}
 		}
 	}
 }

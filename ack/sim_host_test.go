@@ -22,6 +22,7 @@ type host struct {
 	app  *simApp // with hooks; nil: it has none
 	// cache is an app without hooks that caches; nil means none.
 	cache *simCache
+	instanceFaults
 
 	disks     int              // how many it has had
 	stopped   bool             // SIGSTOP
@@ -123,7 +124,8 @@ type proc struct {
 
 	simAgent
 	appSide
-	watch *agent.AppWatch // nil if the app does not cache
+	watches  []*agent.AppWatch // by instance; empty if the app does not cache
+	selector agent.InstanceSelector
 }
 
 // brokenBeats is a broken heartbeat connection. The nonce of the process is known only if it

@@ -122,7 +122,7 @@ func (p *proc) mayGetNote(s shardmap.Shard, epoch shardmap.Epoch) bool {
 // releasedBy returns the node whose release the process gets, or passes on.
 func (p *proc) releasedBy(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
 	if p.isNextProcess(s, epoch) && !p.w.kept[shardEpoch{s, epoch}].asGot {
-		return p.h.id
+		return p.w.owner[shardEpoch{s, epoch}]
 	}
 	return p.w.follows[shardEpoch{s, epoch}]
 }

@@ -68,7 +68,7 @@ func (w *world) checkExact(p *proc, disk string, hs agent.HookShard) {
 		}
 		w.checkKeptNoteDelivered(p, hs)
 		// Later releases of its own belong to this disk.
-		delete(w.exact, deliveredRelease{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
+		delete(w.exact, deliveredRelease{shardEpoch{hs.Shard, hs.Epoch}, w.owner[shardEpoch{hs.Shard, hs.Epoch}]})
 		return
 	}
 	w.cover.exact++
@@ -129,7 +129,7 @@ func (w *world) checkGivenUp(p *proc) {
 	}
 	m := p.table.Committed()
 	for s := range shardmap.Shard(w.shards) {
-		if m.Owner(s) != p.h.id || p.table.Proposed().Owner(s) == p.h.id {
+		if m.Owner(s) != p.h.id || p.keepsShard(s) {
 			continue
 		}
 		o := shardEpoch{s, m.OwnedSince(s)}
@@ -149,7 +149,7 @@ func (w *world) checkGivenUp(p *proc) {
 		}
 		from := x.From
 		if from == "" {
-			from = p.h.id
+			from = m.OwnerInstanceID(s)
 		}
 		if ok && from != p.releasedBy(s, o.epoch) {
 			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, p.releasedBy(s, o.epoch))

@@ -8,12 +8,14 @@ import (
 
 // simReq is a request on its way to the app of the node that admitted it.
 type simReq struct {
-	shard   shardmap.Shard
-	epoch   shardmap.Epoch
-	keys    string // by which its key was found
-	running bool   // its first byte went to the app
-	cut     bool   // the node has cut it; it does not run any more
-	forged  bool   // a forged refusal took its shard: outside the guarantee
+	shard shardmap.Shard
+	epoch shardmap.Epoch
+	// instance is the app instance that gets it.
+	instance shardmap.Instance
+	keys     string // by which its key was found
+	running  bool   // its first byte went to the app
+	cut      bool   // the node has cut it; it does not run any more
+	forged   bool   // a forged refusal took its shard: outside the guarantee
 	// late: the process was stopped between the second check and the first
 	// byte; only the epoch fences that.
 	late bool
@@ -36,7 +38,7 @@ func (p *proc) admit(s shardmap.Shard) {
 		return
 	}
 	w := p.w
-	r := &simReq{shard: s, epoch: epoch, keys: p.routing.KeyConfig()}
+	r := &simReq{shard: s, epoch: epoch, instance: p.routing.Route(s).Instance, keys: p.routing.KeyConfig()}
 	w.checkAdmission(p, r)
 	p.reqs = append(p.reqs, r)
 	w.cover.requests++
@@ -70,7 +72,11 @@ func (p *proc) run(r *simReq) {
 	if r.cut {
 		return
 	}
-	if p.appRefuses() {
+	if p.h.instanceIsDown(r.instance) {
+		p.finish(r)
+		return
+	}
+	if p.appRefuses(r.instance) {
 		p.finish(r)
 		return
 	}
@@ -95,8 +101,13 @@ func (p *proc) run(r *simReq) {
 	w.after(d, p, func() { p.finish(r) })
 }
 
-// finish lowers the count.
+// finish lowers the count. A request at an instance that hangs ends only when it is cut, or when the
+// instance continues.
 func (p *proc) finish(r *simReq) {
+	if !r.cut && r.running && p.h.instanceHangs(r.instance) {
+		p.w.after(20*time.Millisecond, p, func() { p.finish(r) })
+		return
+	}
 	for i, x := range p.reqs {
 		if x == r {
 			p.reqs[i] = p.reqs[len(p.reqs)-1]

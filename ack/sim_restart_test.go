@@ -235,7 +235,7 @@ func (w *world) absent(s *ack.State) map[shardmap.NodeID]bool {
 // sameShards reports whether two maps give a node the same shards.
 func (w *world) sameShards(a, b *shardmap.Map, id shardmap.NodeID) bool {
 	for s := range shardmap.Shard(w.shards) {
-		if (a.Owner(s) == id) != (b.Owner(s) == id) {
+		if (a.Owner(s) == id || b.Owner(s) == id) && !a.HasSameOwner(b, s) {
 			return false
 		}
 	}

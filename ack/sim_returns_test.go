@@ -45,6 +45,9 @@ func (w *world) addCachingApps() {
 	w.needed = map[shardEpoch]bool{}
 	for _, h := range w.hosts {
 		h.cache = &simCache{had: map[shardmap.Shard]shardmap.Epoch{}, named: w.n(2) == 0, any: w.n(6) == 0}
+		for range h.instanceCount() - 1 {
+			h.furtherCaches = append(h.furtherCaches, &simCache{had: map[shardmap.Shard]shardmap.Epoch{}, named: w.n(2) == 0, any: h.cache.any})
+		}
 	}
 }
 
@@ -56,60 +59,68 @@ func (c *simCache) instance() string {
 	return fmt.Sprint("process ", c.process)
 }
 
-// watchApp starts the watch of a node's app.
+// watchApp starts the watches of a node's app instances.
 func (p *proc) watchApp() {
 	if p.h.cache == nil || p.h.gateway {
 		return
 	}
-	p.watch = agent.NewAppWatch(p.disk.instance)
-	p.checkApp()
+	for i := range p.h.caches() {
+		p.watches = append(p.watches, agent.NewAppWatch(p.disk.instances[i]))
+	}
+	for i := range p.watches {
+		p.checkApp(shardmap.Instance(i))
+	}
 }
 
-// checkApp checks the app periodically. The map is read before the check begins.
-func (p *proc) checkApp() {
-	w, c := p.w, p.h.cache
-	attempt := p.watch.BeginAttempt(p.fsm.Committed().Epoch())
+// checkApp checks an app instance periodically. The map is read before the check begins.
+func (p *proc) checkApp(instance shardmap.Instance) {
+	w, c, watch := p.w, p.h.caches()[instance], p.watches[instance]
+	attempt := watch.BeginAttempt(p.fsm.Committed().Epoch())
 	w.after(w.span(0, 20*time.Millisecond), p, func() {
-		refused, process, instance := w.now < c.downUntil, c.process, c.instance()
+		refused, process, reported := w.now < c.downUntil, c.process, c.instance()
 		late := w.span(0, 10*time.Millisecond)
 		if w.n(4) == 0 {
 			late = w.span(0, 600*time.Millisecond)
 		}
 		w.after(late, p, func() {
 			if w.plant == plantLateCheck {
-				attempt = p.watch.BeginAttempt(p.fsm.Committed().Epoch())
+				attempt = watch.BeginAttempt(p.fsm.Committed().Epoch())
 			}
-			p.checkedApp(attempt, refused, process, instance)
+			p.checkedApp(instance, attempt, refused, process, reported)
 		})
 	})
 }
 
 // checkedApp handles the result of a check.
-func (p *proc) checkedApp(a agent.Attempt, refused bool, process int, instance string) {
-	c := p.h.cache
+func (p *proc) checkedApp(instance shardmap.Instance, a agent.Attempt, refused bool, process int, reported string) {
+	c, watch := p.h.caches()[instance], p.watches[instance]
 	if refused {
-		p.watch.Refused(a)
+		watch.Refused(a)
 	} else {
 		c.met = process
-		if p.watch.Checked(a, instance) {
-			p.disk.instance = instance
+		if watch.Checked(a, reported) {
+			p.disk.instances[instance] = reported
 		}
 	}
-	p.w.after(p.w.span(20*time.Millisecond, 150*time.Millisecond), p, p.checkApp)
+	p.w.after(p.w.span(20*time.Millisecond, 150*time.Millisecond), p, func() { p.checkApp(instance) })
 }
 
-// reportApp adds the report about the app to the observation of the node.
+// reportApp adds the reports about the app instances to the observation of the node.
 func (p *proc) reportApp(s agent.Observation) agent.Observation {
-	if p.watch != nil {
-		s.ReturnsNeedRestart, s.AppStartedAfter = !p.h.cache.any, p.watch.StartedAfter()
+	for i, watch := range p.watches {
+		if i == 0 {
+			s.ReturnsNeedRestart, s.AppStartedAfter = !p.h.cache.any, watch.StartedAfter()
+			continue
+		}
+		s.InstancesStartedAfter[i-1] = watch.StartedAfter()
 	}
 	return s
 }
 
-// watchLease reports a lease to the watch right after it was published.
+// watchLease reports a lease to the watches right after it was published.
 func (p *proc) watchLease(now time.Duration, s agent.Observation) {
-	if p.watch != nil {
-		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseRemaining(now) > 0)
+	for _, watch := range p.watches {
+		watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseRemaining(now) > 0)
 	}
 }
 
@@ -117,31 +128,34 @@ func (p *proc) watchLease(now time.Duration, s agent.Observation) {
 // the process of the node that no check reached it: the next process assumes that it started
 // after that end.
 func (p *proc) leavesApp() {
-	if c := p.h.cache; c != nil && c.named && c.met != c.process {
-		p.w.cover.excusedReturns += len(c.had)
-		clear(c.had)
+	for _, c := range p.h.caches() {
+		if c.named && c.met != c.process {
+			p.w.cover.excusedReturns += len(c.had)
+			clear(c.had)
+		}
 	}
 }
 
-// appRefuses reports whether the app is down, so that the request does not run.
-func (p *proc) appRefuses() bool {
-	if p.watch == nil {
+// appRefuses reports whether the app instance is down, so that the request does not run.
+func (p *proc) appRefuses(instance shardmap.Instance) bool {
+	if len(p.watches) == 0 {
 		return false
 	}
-	if p.w.now < p.h.cache.downUntil {
-		p.watch.Refused(p.watch.BeginAttempt(p.fsm.Committed().Epoch()))
+	watch := p.watches[instance]
+	if p.w.now < p.h.caches()[instance].downUntil {
+		watch.Refused(watch.BeginAttempt(p.fsm.Committed().Epoch()))
 		return true
 	}
-	p.watch.Connected()
+	watch.Connected()
 	return false
 }
 
 // checkCached checks a request that the app processes, and records that the app has the shard.
 func (w *world) checkCached(p *proc, r *simReq) {
-	c := p.h.cache
-	if c == nil || r.late || r.forged || p.h.twin != nil {
+	if p.h.cache == nil || r.late || r.forged || p.h.twin != nil {
 		return
 	}
+	c := p.h.caches()[r.instance]
 	had, ok := c.had[r.shard]
 	if ok && had < r.epoch && !c.any && !w.needed[shardEpoch{r.shard, r.epoch}] {
 		w.fail("returns: the app of %s runs a request for shard %d of epoch %d with its cache of epoch %d", p.h.id, r.shard, r.epoch, had)
@@ -160,9 +174,11 @@ func (w *world) checkReturns(before, after *ack.State) {
 		if policy.IsDraining(m.ID) || before.Restarting(m.ID) {
 			continue
 		}
-		present = append(present, m.ID)
-		if !policy.Cordoned[m.ID] {
-			open = append(open, m.ID)
+		for _, instance := range m.Instances.All() {
+			present = append(present, shardmap.InstanceID(m.ID, instance))
+			if !policy.Cordoned[m.ID] {
+				open = append(open, shardmap.InstanceID(m.ID, instance))
+			}
 		}
 	}
 	if len(open) == 0 {
@@ -171,7 +187,7 @@ func (w *world) checkReturns(before, after *ack.State) {
 	for _, mv := range shardmap.Diff(before.Committed(), p) {
 		w.cover.departures++
 		barred := func(id shardmap.NodeID) bool { return before.IsBarred(id, mv.Shard) }
-		if mv.To != "" && barred(mv.To) && !slices.ContainsFunc(open, func(id shardmap.NodeID) bool { return !barred(id) }) {
+		if mv.To != "" && barred(p.OwnerInstanceID(mv.Shard)) && !slices.ContainsFunc(open, func(id shardmap.NodeID) bool { return !barred(id) }) {
 			w.needed[shardEpoch{mv.Shard, p.Epoch()}] = true
 			w.cover.staleReturns++
 		}
@@ -189,12 +205,12 @@ func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 
 // sameReturns reports whether two states bar the same shards.
 func (w *world) sameReturns(a, b *ack.State) bool {
-	for _, h := range w.hosts {
-		if a.ReturnsNeedRestart(h.id) != b.ReturnsNeedRestart(h.id) || a.StaleReturns(h.id) != b.StaleReturns(h.id) {
+	for _, id := range w.instanceIDs() {
+		if a.ReturnsNeedRestart(id) != b.ReturnsNeedRestart(id) || a.StaleReturns(id) != b.StaleReturns(id) {
 			return false
 		}
 		for s := range shardmap.Shard(a.Committed().Len()) {
-			if a.IsBarred(h.id, s) != b.IsBarred(h.id, s) {
+			if a.IsBarred(id, s) != b.IsBarred(id, s) {
 				return false
 			}
 		}
@@ -205,14 +221,14 @@ func (w *world) sameReturns(a, b *ack.State) bool {
 // barred returns the barred shards of a state, for shardmap.Assign.
 func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
 	all := map[shardmap.NodeID]shardmap.ShardSet{}
-	for _, h := range w.hosts {
+	for _, id := range w.instanceIDs() {
 		var set shardmap.ShardSet
 		for shard := range shardmap.Shard(s.Committed().Len()) {
-			if s.IsBarred(h.id, shard) {
+			if s.IsBarred(id, shard) {
 				set.Add(shard)
 			}
 		}
-		all[h.id] = set
+		all[id] = set
 	}
 	return all
 }
@@ -230,22 +246,28 @@ func faultCacheRestart(w *world) bool {
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.cacheRestarts++
-	c := h.cache
-	c.process++
-	clear(c.had)
-	c.downUntil = w.now + d
-	if p := h.proc; p != nil {
-		for _, r := range slices.Clone(p.reqs) {
-			if r.running {
-				p.finish(r)
-			}
-		}
-	}
-	if d > 100*time.Millisecond && w.pick(2) == 0 {
+	instance := w.pickInstance(h)
+	h.restartCache(instance, d)
+	if d > 100*time.Millisecond && w.pick(2) == 0 && h.instanceCount() == 1 {
 		h.unhealthy = true
 		w.undo(d+w.span(0, 100*time.Millisecond), func() { h.unhealthy = false })
 	}
 	return true
+}
+
+// restartCache restarts an app instance, which may be down for a while.
+func (h *host) restartCache(instance shardmap.Instance, down time.Duration) {
+	c := h.caches()[instance]
+	c.process++
+	clear(c.had)
+	c.downUntil = h.w.now + down
+	if p := h.proc; p != nil {
+		for _, r := range slices.Clone(p.reqs) {
+			if r.running && r.instance == instance {
+				p.finish(r)
+			}
+		}
+	}
 }
 
 // faultAppPort makes the app of a node close its port and continue, so new connections are

@@ -198,16 +198,16 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 	by.DefersMoves, by.IdleShards = e.stage.deferred, maps.Clone(by.IdleShards)
 	for s := range shardmap.Shard(base.Len()) {
 		from := base.Owner(s)
-		if !e.stage.deferred[from] {
+		if !e.stage.deferred[from] || instanceFailed(p, base, s) {
 			continue
 		}
 		key := idleReport{e.asked, from, base.Epoch()}
-		goes, told, silent := p.Owner(s) != from, w.answered[key][s] && !w.ended[key], w.silent[key] && !w.ended[key]
-		open := before.HasOpenProposal() && before.Proposed().Owner(s) != from
+		goes, told, silent := !p.HasSameOwner(base, s), w.answered[key][s] && !w.ended[key], w.silent[key] && !w.ended[key]
+		open := before.HasOpenProposal() && !before.Proposed().HasSameOwner(base, s)
 		switch {
 		case goes && !told && !open && !silent:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
-		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
+		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && !final.HasSameOwner(base, s) && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
 			if by.IdleShards == nil {

@@ -125,6 +125,11 @@ func mixes() []*simMix {
 			kinds: kinds("cache-restart 12, app-port 4, leave 6, sick 6, policy 8, kill 6, restart 5, restart-elect 2, restart-join 3, join 4, isolate 4, one-way 2, depose 3, elect 3, hold 3, deaf 2, compact 4, pause 3, weight 3, remove 2, wipe 2, noise 2, stall 2"),
 		},
 		{
+			name: "instances", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 16}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, hooks: 45, caches: 50, instances: 100,
+			kinds: kinds("instance-die 10, instance-hang 10, instance-sick 5, instance-roll 4, policy 5, kill 5, leave 4, restart 4, restart-join 2, join 3, sick 3, isolate 4, one-way 2, pause 3, depose 3, elect 3, hold 2, deaf 2, compact 3, " +
+				"app-restart 2, cache-restart 2, wipe 1, forge 2, stall 2, noise 2, retime 1, weight 2"),
+		},
+		{
 			name: "in-place", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,
 			kinds: kinds("in-place 1"),
 		},

@@ -58,6 +58,7 @@ func Assign(prev *Map, members []Member, policy Policy) *Map {
 		next.owners[shard] = converted.newIndex(owner)
 	}
 	if len(next.members) > 0 {
+		next.releaseBarredWithinNodes(prev, policy, converted)
 		beforePlacement := slices.Clone(next.owners)
 		next.place(policy, prev.since, nil)
 		if next.violatesBarred(beforePlacement, policy.Barred) {

@@ -258,3 +258,23 @@ func (s *instanceSpread) move(from, to Instance) bool {
 	s.load[to]++
 	return true
 }
+
+// releaseBarredWithinNodes orphans the shards whose instance may no longer own shards, if all other
+// instances of their owner are barred from them. Another member can then receive them. converted
+// translates owners of prev.
+func (m *Map) releaseBarredWithinNodes(prev *Map, policy Policy, converted translation) {
+	if len(policy.Barred) == 0 {
+		return
+	}
+	sets := m.barredSets(policy.Barred)
+	for shard, owner := range m.owners {
+		if owner == noOwner || owner != converted.newIndex(prev.owners[shard]) {
+			continue
+		}
+		member := m.members[owner]
+		mustMove := !member.Instances.Has(prev.instanceOf(shard)) && !policy.Restarting[member.ID]
+		if mustMove && sets[owner].Has(Shard(shard)) {
+			m.owners[shard] = noOwner
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/ack/agent"
+	"shardway/shardmap"
+)
+
+// Nodes with several app instances in a schedule: instances end, hang, become unhealthy and
+// return. No two instances may run requests of one shard at the same time, and a shard that
+// moves between two instances gets another ownership epoch.
+
+// simInstances is the maximum number of app instances of a host.
+const simInstances = 3
+
+// instanceFaults is the state of the app instances of a host. The zero value is a host with one
+// instance.
+type instanceFaults struct {
+	count         int // zero or one: a node with one instance
+	states        [simInstances]instanceState
+	furtherApps   []*simApp   // with hooks, after the first one
+	furtherCaches []*simCache // without hooks, after the first one
+}
+
+// instanceState is the state of one app instance.
+type instanceState struct {
+	down  bool // it has ended, and refuses connections
+	hangs bool // SIGSTOP
+	sick  bool // its checks fail
+	falls uint32
+}
+
+// instanceCoverage counts what occurred in schedules with several instances.
+type instanceCoverage struct {
+	instanceEnds, instanceHangs, instanceMoves, hungRequests int
+}
+
+// addInstances gives most hosts several app instances.
+func (w *world) addInstances() {
+	for _, h := range w.hosts {
+		if !h.gateway && w.n(5) > 0 {
+			h.count = 2 + w.n(simInstances-1)
+		}
+	}
+}
+
+// instanceCount returns the number of app instances of the host.
+func (h *host) instanceCount() int { return max(h.count, 1) }
+
+// pickInstance returns a random instance of the host.
+func (w *world) pickInstance(h *host) shardmap.Instance {
+	if h.count < 2 {
+		return 0
+	}
+	return shardmap.Instance(w.pick(h.count))
+}
+
+// apps returns the apps with hooks of the host, by instance.
+func (h *host) apps() []*simApp {
+	if h.app == nil {
+		return nil
+	}
+	return append([]*simApp{h.app}, h.furtherApps...)
+}
+
+// appOf returns the app with hooks of an instance.
+func (h *host) appOf(instance shardmap.Instance) *simApp { return h.apps()[instance] }
+
+// caches returns the caching apps of the host, by instance.
+func (h *host) caches() []*simCache {
+	if h.cache == nil {
+		return nil
+	}
+	return append([]*simCache{h.cache}, h.furtherCaches...)
+}
+
+// instanceIsDown reports whether the instance refuses connections.
+func (h *host) instanceIsDown(instance shardmap.Instance) bool { return h.states[instance].down }
+
+// instanceHangs reports whether the instance does not run.
+func (h *host) instanceHangs(instance shardmap.Instance) bool { return h.states[instance].hangs }
+
+// hasInstanceFault reports whether an instance does not work.
+func (h *host) hasInstanceFault() bool {
+	for _, state := range h.states {
+		if state.down || state.hangs || state.sick {
+			return true
+		}
+	}
+	return false
+}
+
+// healInstances ends the faults of all instances.
+func (h *host) healInstances() { h.states = [simInstances]instanceState{} }
+
+// instanceIDs returns the ids of all app instances.
+func (w *world) instanceIDs() []shardmap.NodeID {
+	var ids []shardmap.NodeID
+	for _, h := range w.hosts {
+		for i := range h.instanceCount() {
+			ids = append(ids, shardmap.InstanceID(h.id, shardmap.Instance(i)))
+		}
+	}
+	return ids
+}
+
+// reportInstances adds the health of the app instances to the observation of the node.
+func (p *proc) reportInstances(s agent.Observation) agent.Observation {
+	h := p.h
+	if h.count < 2 {
+		return s
+	}
+	checks := make([]agent.InstanceCheck, h.count)
+	for i := range checks {
+		state := h.states[i]
+		fails := state.down || state.hangs || state.sick
+		checks[i] = agent.InstanceCheck{
+			Unhealthy: fails || h.unhealthy,
+			Health:    ack.AppHealth{Failing: fails || h.failing, Refused: state.down || h.failing && h.refused, FlapCount: state.falls},
+		}
+	}
+	committed := p.fsm.Committed()
+	health := p.selector.Update(p.clock(), checks, func(instance shardmap.Instance) bool {
+		return committed.InstanceCount(h.id, instance) > 0
+	})
+	s.Instances, s.Unhealthy, s.App = health.Instances, health.Unhealthy, health.App
+	s.InstancesStartedAfter = make([]shardmap.Epoch, h.count-1)
+	return s
+}
+
+// keepsShard reports whether the last proposal leaves the shard at this node, and moves it between
+// no two instances of the node.
+func (p *proc) keepsShard(s shardmap.Shard) bool {
+	committed, proposed := p.table.Committed(), p.table.Proposed()
+	if proposed.Owner(s) != p.h.id {
+		return false
+	}
+	return committed.Len() != proposed.Len() || committed.Owner(s) != p.h.id || committed.HasSameOwner(proposed, s)
+}
+
+// instanceFailed reports whether the instance that owns the shard in base may own nothing in a map.
+func instanceFailed(next, base *shardmap.Map, s shardmap.Shard) bool {
+	for _, member := range next.Members() {
+		if member.ID == base.Owner(s) {
+			return !member.Instances.Has(base.Instance(s))
+		}
+	}
+	return false
+}
+
+// checkInstances checks a map just committed: an owner changes its instance only if it may not own
+// shards any more, or for an even spread.
+func (w *world) checkInstances(old, next *shardmap.Map) {
+	for _, move := range shardmap.Diff(old, next) {
+		if move.IsWithinNode() && move.From != "" {
+			w.cover.instanceMoves++
+		}
+	}
+}
+
+// severalInstances returns a running host with several instances, or nil.
+func (w *world) severalInstances() *host {
+	return w.randomHost(func(h *host) bool { return h.count > 1 && running(h) })
+}
+
+// endInstance ends the process of an instance for a while.
+func (h *host) endInstance(instance shardmap.Instance, down time.Duration) {
+	w, state := h.w, &h.states[instance]
+	w.cover.instanceEnds++
+	state.down, state.hangs = true, false
+	state.falls = min(state.falls+1, 4)
+	if h.app != nil {
+		h.appOf(instance).restart(down)
+	}
+	if h.cache != nil {
+		h.restartCache(instance, down)
+	}
+	if p := h.proc; p != nil {
+		for _, r := range append([]*simReq{}, p.reqs...) {
+			if r.running && r.instance == instance {
+				p.finish(r)
+			}
+		}
+	}
+	w.undo(down, func() { state.down = false })
+}
+
+// faultInstanceDie ends an instance.
+func faultInstanceDie(w *world) bool {
+	h := w.severalInstances()
+	if h == nil {
+		return false
+	}
+	instance, down := w.pickInstance(h), w.faultDuration()
+	w.logf("instance %d of %s ends for %v", instance.Number(), h.id, down.Round(time.Millisecond))
+	h.endInstance(instance, down)
+	return true
+}
+
+// faultInstanceHang stops an instance. It continues later with the requests that it has.
+func faultInstanceHang(w *world) bool {
+	h := w.severalInstances()
+	if h == nil {
+		return false
+	}
+	instance, d := w.pickInstance(h), w.faultDuration()
+	w.logf("instance %d of %s hangs for %v", instance.Number(), h.id, d.Round(time.Millisecond))
+	w.cover.instanceHangs++
+	state := &h.states[instance]
+	state.hangs = true
+	state.falls = min(state.falls+1, 4)
+	for _, r := range h.proc.reqs {
+		if r.running && r.instance == instance {
+			w.cover.hungRequests++
+		}
+	}
+	if h.app != nil {
+		app := h.appOf(instance)
+		app.ill = appIllness{hangs: 1000}
+		w.undo(d, func() { app.ill = appIllness{} })
+	}
+	w.undo(d, func() { state.hangs = false })
+	return true
+}
+
+// faultInstanceUnhealthy makes the checks of an instance fail.
+func faultInstanceUnhealthy(w *world) bool {
+	h := w.severalInstances()
+	if h == nil {
+		return false
+	}
+	instance := w.pickInstance(h)
+	w.logf("instance %d of %s is sick", instance.Number(), h.id)
+	state := &h.states[instance]
+	state.sick = true
+	state.falls = min(state.falls+1, 4)
+	w.undo(w.faultDuration(), func() { state.sick = false })
+	return true
+}
+
+// faultInstanceRoll restarts the instances of a host one after the other.
+func faultInstanceRoll(w *world) bool {
+	h := w.severalInstances()
+	if h == nil {
+		return false
+	}
+	w.logf("the instances of %s restart one after the other", h.id)
+	at := time.Duration(0)
+	for i := range h.count {
+		down := w.span(50*time.Millisecond, 400*time.Millisecond)
+		w.undo(at, func() { h.endInstance(shardmap.Instance(i), down) })
+		at += down + w.span(0, 500*time.Millisecond)
+	}
+	w.run(w.now+w.span(0, at), nil)
+	return true
+}
