@@ -134,7 +134,7 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 	}
 	for s := range idle {
 		w.cover.wentIdle++
-		if !open[s] && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
+		if !open[s] && !instanceFailed(p, base, s) && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
 			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))
 		}
 	}

@@ -207,7 +207,7 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		switch {
 		case goes && !told && !open && !silent:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
-		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && !final.HasSameOwner(base, s) && len(e.reports[e.heard].failed) == len(e.earlier.failed):
+		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
 			if by.IdleShards == nil {

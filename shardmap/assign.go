@@ -67,7 +67,7 @@ func Assign(prev *Map, members []Member, policy Policy) *Map {
 		}
 	}
 	if len(policy.DefersMoves)+len(policy.KeptShards) > 0 {
-		next.deferMoves(prev, policy)
+		next.deferMoves(prev, policy, healthy)
 		converted = prev.translationTo(next.members)
 	}
 	next.placeInstances(prev, policy, healthy)

@@ -4,11 +4,17 @@ import "slices"
 
 // deferMoves undoes moves that the policy defers. It returns to its owner in prev each shard in
 // p.KeptShards, and each shard of an owner in p.DefersMoves that is not in p.IdleShards. If that
-// owner is not a member of m, it becomes a member again.
-func (m *Map) deferMoves(prev *Map, p Policy) {
+// owner is not a member of m, it becomes a member again. A shard of a failed instance moves, because
+// that instance answers no request. healthy contains the other instances of each candidate.
+func (m *Map) deferMoves(prev *Map, p Policy, healthy map[NodeID]InstanceSet) {
 	var deferred []int
 	for shard, owner := range prev.owners {
-		if owner != noOwner && p.defersMove(Shard(shard), prev.members[owner].ID) {
+		if owner == noOwner || !p.defersMove(Shard(shard), prev.members[owner].ID) {
+			continue
+		}
+		instances, isCandidate := healthy[prev.members[owner].ID]
+		hasFailed := isCandidate && !instances.Has(prev.instanceOf(shard))
+		if !hasFailed {
 			deferred = append(deferred, shard)
 		}
 	}

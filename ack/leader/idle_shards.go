@@ -49,11 +49,11 @@ func (is *idleShards) deriveFromProposal(state *ack.State) {
 
 // isGradualMove reports whether the open proposal moves the shard because of a gradual drain, which
 // moves only idle shards. The node may also have lost the shard for another reason: because it is
-// no longer a member, to a pin, or by a proposal from before the drain.
+// no longer a member, to a sibling of a failed instance, to a pin, or by a proposal from before the drain.
 func isGradualMove(state *ack.State, move shardmap.Move) bool {
 	proposed, policy := state.Proposed(), state.Policy()
 	drain, isDraining := policy.GradualDrains[move.From]
-	if !isDraining || !proposed.IsMember(move.From) || uint64(proposed.Epoch()) < drain.Index {
+	if !isDraining || move.IsWithinNode() || !proposed.IsMember(move.From) || uint64(proposed.Epoch()) < drain.Index {
 		return false
 	}
 	_, isPinned := policy.Pins[move.Shard]
