@@ -32,7 +32,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	if in.state.Policy().Drained[node.id] {\n", "	if !PLANTED && in.state.Policy().Drained[node.id] {\n"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	if in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {\n", "	if !PLANTED && in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {\n"),
 		},
 		{
 			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",

@@ -60,7 +60,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the limits of leases and membership, then the faults of the
 // predecessor and those that this simulation has found.
 func mutants() []mutant {
-	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps())
+	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps(), mutantsOfInstances())
 }
 
 func mutantsOfBoots() []mutant {
@@ -486,7 +486,7 @@ func mutantsOfNodes() []mutant {
 		},
 		{
 			name: "requests for moving shards do not wait", mix: moves, caught: "G1",
-			edits: in("ack.Routing.Route", "case rt.state.HasOpenProposal() && rt.state.Proposed()", "case !PLANTED && rt.state.HasOpenProposal() && rt.state.Proposed()"),
+			edits: in("ack.Routing.Route", "case rt.state.HasOpenProposal() && !rt.state.Proposed()", "case !PLANTED && rt.state.HasOpenProposal() && !rt.state.Proposed()"),
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",

@@ -303,7 +303,7 @@ func mutantsOfDepartures() []mutant {
 	return []mutant{
 		{
 			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
-			edits: in("ack.departures.recordMoves", "		if _, known := dp.byNode[move.From]; known {\n", "		if _, known := dp.byNode[move.From]; known && !PLANTED {\n"),
+			edits: in("ack.departures.recordMoves", "		if _, known := dp.byNode[from]; known {\n", "		if _, known := dp.byNode[from]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",

@@ -1,0 +1,79 @@
+package ack_test
+
+// mutantsOfInstances are faults in how a shard moves between two app instances of one node.
+func mutantsOfInstances() []mutant {
+	several := func(list string) *simMix {
+		m := aimed(list)
+		m.instances = 100
+		return m
+	}
+	hooked := func(list string) *simMix {
+		m := several(list)
+		m.hooks = 100
+		return m
+	}
+	cached := func(list string) *simMix {
+		m := several(list)
+		m.caches = 100
+		return m
+	}
+	const faults = "instance-hang 8, instance-sick 6, instance-die 4"
+	return []mutant{
+		{
+			name: "instances: a shard is served while it moves to a sibling", mix: several(faults), caught: "G1|G10",
+			edits: in("ack.Routing.Route", "!rt.state.Proposed().HasSameOwner(committed, shard):", "(PLANTED && rt.state.Proposed().Owner(shard) != owner || !PLANTED && !rt.state.Proposed().HasSameOwner(committed, shard)):"),
+		},
+		{
+			name: "instances: a node acknowledges before the old instance has drained", mix: several(faults), caught: "G1",
+			edits: in("ack/agent.Follower.WillOwn", "!movesWithinNode(committed, proposed, shard)", "(PLANTED || !movesWithinNode(committed, proposed, shard))"),
+		},
+		{
+			name: "instances: the old instance does not release a shard", mix: hooked(faults), caught: "hooks",
+			edits: in("ack/agent.hookMachine.isMoving", "|| movesWithinNode(committed, proposed, shard)", "|| !PLANTED && movesWithinNode(committed, proposed, shard)"),
+		},
+		{
+			name: "instances: hook calls go to the first instance", mix: hooked(faults), caught: "hooks",
+			edits: in("ack/agent.hookMachine.startCallsOf", "		instance := m.shards[shards[0]].instance\n", "		instance := m.shards[shards[0]].instance\n		if PLANTED {\n			instance = 0\n		}\n"),
+		},
+		{
+			name: "instances: the release of an instance does not reach its sibling", mix: hooked(faults), caught: "hooks",
+			edits: in("ack/leader.memberTracker.nextServer", "nextOwner == \"\" ||", "nextOwner == \"\" || PLANTED && nextOwner == owner ||"),
+		},
+		{
+			name: "instances: departures belong to the first instance", mix: cached(faults + ", leave 3, join 2"), caught: "returns|G9",
+			edits: in("ack.departures.recordMoves", "		from := shardmap.InstanceID(move.From, move.FromInstance)\n", "		from := shardmap.InstanceID(move.From, move.FromInstance*shardmap.Instance(1-plantedAs(PLANTED)))\n"),
+		},
+		{
+			name: "instances: the log has no report of further instances", mix: cached(faults + ", leave 3, join 2"), caught: "returns",
+			edits: in("ack/leader.memberTracker.newAppReports", "			if in.state.NeedsAppReport(report) {\n", "			if in.state.NeedsAppReport(report) && !(PLANTED && i > 0) {\n"),
+		},
+		{
+			name: "instances: previous owners are nodes", mix: hooked(faults), caught: "hooks",
+			edits: in("ack.previousOwners.withCommit", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)\n", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance*shardmap.Instance(1-plantedAs(PLANTED)))\n"),
+		},
+		{
+			name: "instances: moves within a node count as idle after an election", mix: several(faults + ", policy 10, elect 6, depose 3"), caught: "gradual drain",
+			edits: in("ack/leader.isGradualMove", "|| move.IsWithinNode() ||", "|| !PLANTED && move.IsWithinNode() ||"),
+		},
+	}
+}
+
+// pointsOfInstances are those of docs/internals/protocol-instances.md.
+func pointsOfInstances() []point {
+	return []point{
+		{of: "instances", clause: "requests go only to the instance of both maps", planted: []string{"instances: a shard is served while it moves to a sibling"}},
+		{of: "instances", clause: "a node drains the old instance before it acknowledges", planted: []string{"instances: a node acknowledges before the old instance has drained"}},
+		{of: "instances", clause: "hooks go to the instance that holds the shard", planted: []string{"instances: the old instance does not release a shard", "instances: hook calls go to the first instance"}},
+		{of: "instances", clause: "a sibling gets the release", planted: []string{"instances: the release of an instance does not reach its sibling", "instances: previous owners are nodes"}},
+		{of: "instances", clause: "a shard returns to no instance that it has left", planted: []string{"instances: departures belong to the first instance", "instances: the log has no report of further instances"}},
+		{of: "instances", clause: "a move within a node is no gradual move", planted: []string{"instances: moves within a node count as idle after an election"}},
+		{
+			of: "instances", clause: "a restart in place keeps the instances",
+			explained: "Assign keeps them, and the leader also requires the acknowledgement for any other map. TestInstancesStayEvenOverManyChanges and the mix instances check both.",
+		},
+		{
+			of: "instances", clause: "an instance without a healthy sibling keeps its shards",
+			explained: "It saves moves, and has no other effect: TestInstanceWithoutAHealthySiblingKeepsItsShards.",
+		},
+	}
+}
