@@ -59,7 +59,8 @@ type agent struct {
 	appHealthy      func() bool
 	appHealth       func() ack.AppHealth
 	appChecked      func() bool // false until the first health check of the app has ended
-	appWatch        *appWatch   // watches for restarts of the app; nil means that they do not matter
+	instances       *instanceSelection
+	appWatch        *appWatch // watches for restarts of the app; nil means that they do not matter
 
 	// Heartbeats to the leader and its responses.
 	transmitHeartbeat func(ack.Heartbeat) // does not block
@@ -209,10 +210,11 @@ func (a *agent) BeginTurn() time.Duration {
 // poll passes everything that may have changed to protocol, and performs what follows. It returns the time
 // until the next call.
 func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
-	observation := a.observe()
+	observation := a.observe(now)
 	a.protocol.Poll(now, observation)
 	hasLease := a.protocol.LeaseRemaining(now) > 0
 	a.appWatch.onStateApplied(observation.State, hasLease)
+	a.instances.onStateApplied(&observation, hasLease)
 	if length, costLease := a.pendingPause.poll(now, hasLease); costLease {
 		a.lastPause.Store(&processPause{endedAt: now, length: length})
 	}
@@ -231,7 +233,7 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 }
 
 // observe returns the present inputs of protocol that are states, not events.
-func (a *agent) observe() ackagent.Observation {
+func (a *agent) observe(now time.Duration) ackagent.Observation {
 	observation := ackagent.Observation{
 		State:           a.newestState(),
 		AppUnchecked:    !a.appChecked(),
@@ -245,6 +247,7 @@ func (a *agent) observe() ackagent.Observation {
 		KeyConfigDigest: a.loadedKeysDigest(),
 	}
 	a.appWatch.addTo(&observation)
+	a.instances.addTo(now, &observation)
 	return observation
 }
 
@@ -338,7 +341,7 @@ func (a *agent) abortOrphanedForwards(state *ack.State) {
 func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
 	committed := state.Committed()
 	wasInLogAtStart := uint64(committed.Epoch()) <= a.lastIndexAtStart.Load()
-	gained, lost := 0, 0
+	gained, lost := 0, 0 // a move between two app instances of this node counts as both
 	for _, move := range shardmap.Diff(previous, committed) {
 		if move.To == a.self {
 			gained++

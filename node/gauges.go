@@ -24,7 +24,7 @@ type gauges struct {
 	clock        clock.Clock
 	view         *cluster.View
 	router       *router.Router
-	health       *apphealth.Checker // nil for a gateway
+	health       *apphealth.Group // nil for a gateway
 	agent        *agent
 	idleTracker  *idleshards.Tracker
 	leaderClient *leaderloop.Client

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,8 +68,9 @@ type Node struct {
 	queue       *queue.Queue        // requests that wait, for example while their shard moves
 	proxy       *proxy.Server       // serves the clients
 	processes   *processService     // the processes of the app; nil if the node starts none
-	health      *apphealth.Checker  // nil for a gateway
-	appWatch    *appWatch           // detects restarts of the app
+	health      *apphealth.Group    // nil for a gateway
+	appWatches  []*appWatch         // by app instance: detects restarts of the app
+	instances   *instanceSelection  // nil if the node has one app instance
 	writeLimit  *writelimit.Limit   // how long the app may write without contact to this node
 	idleTracker *idleshards.Tracker // which shards of this node are idle
 	scheduler   clock.Scheduler     // shared source of periodic wake-ups
@@ -229,18 +229,19 @@ func (n *Node) newPeerPort() {
 func (n *Node) newRouter() {
 	n.router = router.New(n.self, n.options.Shards, n.options.Clock, n.port)
 	n.queue = queue.New(n.options.Queue)
-	n.appWatch = newAppWatch(&n.options, n.fsm.state.Load)
+	n.newAppHealth()
 	n.writeLimit = writelimit.New(n.writeLimitOptions())
 	n.idleTracker = &idleshards.Tracker{Self: n.self, Clock: n.options.Clock, Router: n.router, Holds: idleshards.NewHolds(n.options.Shards), Stages: new(idleshards.Stages)}
-	if n.options.CheckApp != nil {
-		check := n.appWatch.wrapCheck(n.options.CheckApp, n.options.AppInstance)
-		n.health = apphealth.NewChecker(check, cmp.Or(n.options.Health, apphealth.DefaultSettings()), &n.scheduler, n.options.Log, n.onAppHealthChange)
-	}
 }
 
 // onAppHealthChange is called when the app has become healthy or unhealthy.
 func (n *Node) onAppHealthChange() {
 	n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
+	n.updateAfterHealthChange()
+}
+
+// updateAfterHealthChange reports a change of the health of the app, or of an instance, to the leader.
+func (n *Node) updateAfterHealthChange() {
 	if !n.health.Healthy() {
 		n.idleTracker.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
 	}
@@ -269,8 +270,11 @@ func (n *Node) newProxy() {
 	n.proxy = proxy.New(n.proxyOptions())
 	n.idleTracker.Proxy = n.proxy
 	n.attachProcesses()
-	if n.appWatch != nil {
-		n.appWatch.hasConns, n.appWatch.renewConns = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
+	for i, watch := range n.appWatches {
+		if watch != nil {
+			watch.hasConns = func() bool { return n.proxy.UpstreamConnected(i) }
+			watch.renewConns = func() { n.proxy.RenewUpstream(i) }
+		}
 	}
 }
 
@@ -295,12 +299,15 @@ func (n *Node) proxyOptions() proxy.Options {
 	options.LeaseExpired = n.router.IsAbortOverdue
 	options.HoldShard = n.idleTracker.Hold
 	options.PeerCrashed = n.poisonDetector.ConnsBroken
-	options.KeepUpstream = n.appWatch != nil
+	options.KeepUpstream = n.appWatches[0] != nil
 	if n.options.Processes != nil {
 		options.Processes = n.options.Processes
 	}
-	if n.health != nil && options.DialUpstream != nil {
-		options.DialUpstream = n.health.WatchDial(n.appWatch.wrapDial(options.DialUpstream))
+	if n.health != nil {
+		options.DialUpstream, options.FurtherUpstreams = n.wrapDials(options.DialUpstream, options.FurtherUpstreams)
+	}
+	if n.instances != nil {
+		options.InstanceHealthy = n.health.IsHealthy
 	}
 	if n.options.hasHooks() {
 		options.AcquireError = func(s shardmap.Shard) string { return n.agent.acquireFailures.reasonOf(s) }
@@ -474,7 +481,8 @@ func (n *Node) newAgent() {
 			return n.health.Report()
 		},
 		appChecked: func() bool { return n.health == nil || n.health.Checked() },
-		appWatch:   n.appWatch,
+		appWatch:   n.appWatches[0],
+		instances:  n.instances,
 
 		answers: make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, persistentDuplicate: make(chan string, 1),
 		overdue:          overdueDetector{report: n.options.Overdue},

@@ -124,6 +124,9 @@ type Options struct {
 	// CheckApp, of up to disk.MaxAppInstance bytes. It returns "" if there was no response or the response
 	// contained no instance. nil means that the app reports no instances.
 	AppInstance func() string
+	// FurtherInstances are the app instances after the first one, which CheckApp checks. Their order is
+	// that of Proxy.FurtherUpstreams. CheckApp may be nil if the first instance is not configured.
+	FurtherInstances []AppInstance
 	// AfterRestart means that a shard which has left the app returns to it only after the app
 	// has restarted, unless no other node can own the shard. It is for apps without Hooks.
 	AfterRestart bool

@@ -70,8 +70,10 @@ func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 		s.Push("local admin listener", func() { _ = n.options.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
 	s.Spawn(ctx, "disk records", n.diskRecords.Run)
-	if n.appWatch != nil {
-		s.Spawn(ctx, "app instance", n.appWatch.stored.Run)
+	for _, watch := range n.appWatches {
+		if watch != nil {
+			s.Spawn(ctx, "app instance", watch.stored.Run)
+		}
 	}
 	s.Spawn(ctx, "scheduler", n.scheduler.Run)
 	s.Spawn(ctx, "write limit", n.writeLimit.Run)

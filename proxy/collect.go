@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/metrics"
 )
 
@@ -45,9 +46,10 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		values.AttachedWebSockets += counts.Attached
 		values.DetachedWebSockets += counts.Detached
 	}
-	if s.upstreams.app != nil {
-		values.HasApp, values.UpstreamConns = true, s.upstreams.app.OpenConns()
-	}
+	s.upstreams.eachApp(func(pool *connpool.Pool) {
+		values.HasApp = true
+		values.UpstreamConns += pool.OpenConns()
+	})
 	if s.upstreams.processes != nil {
 		values.HasApp, values.UpstreamConns = true, s.upstreams.processes.OpenConns()
 	}

@@ -20,19 +20,48 @@ import (
 // dialer opens connections to the app and to other nodes, with the settings in force. Any goroutine
 // may use it.
 type dialer struct {
-	cluster      Cluster
-	dialUpstream func(ctx context.Context) (net.Conn, error) // Options.DialUpstream
-	settings     *atomic.Pointer[Settings]
-	buffers      *h1.Buffers
-	multiplexes  bool // small requests and WebSockets may use multiplexed streams
+	cluster       Cluster
+	dialUpstreams []dialUpstream // by app instance
+	settings      *atomic.Pointer[Settings]
+	buffers       *h1.Buffers
+	multiplexes   bool // small requests and WebSockets may use multiplexed streams
 }
 
-// dialApp connects to the app.
-func (dialer *dialer) dialApp(ctx context.Context) (*connpool.Conn, error) {
+// dialUpstream opens a connection to an app instance: Options.DialUpstream, or an element of
+// Options.FurtherUpstreams.
+type dialUpstream func(ctx context.Context) (net.Conn, error)
+
+// upstreamDialers returns the functions that open connections to the app instances. It returns none
+// for a gateway.
+func (o *Options) upstreamDialers() []dialUpstream {
+	if o.DialUpstream == nil && len(o.FurtherUpstreams) == 0 {
+		return nil
+	}
+	dialers := []dialUpstream{o.DialUpstream}
+	for _, dial := range o.FurtherUpstreams {
+		dialers = append(dialers, dial)
+	}
+	return dialers
+}
+
+// appDialers returns the functions that dial the app instances for a pool. nil stands for an instance
+// that is not configured.
+func (dialer *dialer) appDialers() []dialApp {
+	dialers := make([]dialApp, len(dialer.dialUpstreams))
+	for i, dial := range dialer.dialUpstreams {
+		if dial != nil {
+			dialers[i] = func(ctx context.Context) (*connpool.Conn, error) { return dialer.dialApp(ctx, dial) }
+		}
+	}
+	return dialers
+}
+
+// dialApp connects to an app instance.
+func (dialer *dialer) dialApp(ctx context.Context, dial dialUpstream) (*connpool.Conn, error) {
 	settings := dialer.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
 	defer cancel()
-	conn, err := dialer.dialUpstream(ctx)
+	conn, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +118,12 @@ func (dialer *dialer) openWebSocketStream(ctx context.Context, node string) *con
 	return upstream
 }
 
-// dialProbe opens a connection to the app that carries no request.
-func (dialer *dialer) dialProbe(ctx context.Context) (net.Conn, error) {
+// dialProbe opens a connection to an app instance that carries no request. The instance must be
+// configured.
+func (dialer *dialer) dialProbe(ctx context.Context, instance uint8) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialer.settings.Load().ConnectTimeout)
 	defer cancel()
-	return dialer.dialUpstream(ctx)
+	return dialer.dialUpstreams[instance](ctx)
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.

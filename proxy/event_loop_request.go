@@ -81,12 +81,16 @@ func (c *client) startAttempt() bool {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	conn := c.wait.acquireIdleConn(c.server.upstreams.app, c.loopClient.Loop())
+	pool := c.server.upstreams.app(dest.Instance)
+	if pool == nil {
+		return false
+	}
+	conn := c.wait.acquireIdleConn(pool, c.loopClient.Loop())
 	if conn == nil {
 		return false
 	}
 	if !conn.CanBeCheckedOnSend() || !c.loopClient.RegisterUpstream(conn) {
-		c.server.upstreams.app.Put(conn)
+		pool.Put(conn)
 		return false
 	}
 	attempt := &c.loopAttempt.attempt

@@ -18,7 +18,7 @@ func TestOneIdleUpstreamConnectionIsKept(t *testing.T) {
 			is := func(want bool, when string) {
 				t.Helper()
 				synctest.Wait()
-				if got := n.UpstreamConnected(); got != want {
+				if got := n.UpstreamConnected(0); got != want {
 					t.Errorf("keeps %v, %s: connected %v, want %v", keeps, when, got, want)
 				}
 			}
@@ -53,7 +53,7 @@ func TestRenewedUpstreamGetsANewConnection(t *testing.T) {
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			c.answer("GET")
 		}
-		n.RenewUpstream()
+		n.RenewUpstream(0)
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		c.answer("GET")
 		if got := len(conns); got != 2 {

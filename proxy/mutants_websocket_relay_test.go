@@ -124,8 +124,8 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
-			edits: append(in("proxy/wsrelay.Relay.shouldResume", "|| relay.shared.AppRefuses()\n", "|| !PLANTED && relay.shared.AppRefuses()\n"),
-				in("proxy/wsrelay.Relay.endCode", "	case relay.shared.AppRefuses():\n", "	case !PLANTED && relay.shared.AppRefuses():\n")...),
+			edits: append(in("proxy/wsrelay.Relay.shouldResume", "|| relay.shared.AppRefuses(relay.Instance)\n", "|| !PLANTED && relay.shared.AppRefuses(relay.Instance)\n"),
+				in("proxy/wsrelay.Relay.endCode", "	case relay.shared.AppRefuses(relay.Instance):\n", "	case !PLANTED && relay.shared.AppRefuses(relay.Instance):\n")...),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,

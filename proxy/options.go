@@ -37,6 +37,13 @@ type Options struct {
 	// DialUpstream opens a connection to the app: see DialURL. Nil means a gateway, which serves no
 	// shard itself.
 	DialUpstream func(ctx context.Context) (net.Conn, error)
+	// FurtherUpstreams open connections to the app instances after the first one, which
+	// DialUpstream connects to. A route contains the index of the instance. A nil element is an
+	// instance that is not configured.
+	FurtherUpstreams []func(ctx context.Context) (net.Conn, error)
+	// InstanceHealthy reports whether an app instance is healthy. Requests without a key go to such
+	// an instance. Nil means that all are. Any goroutine may call it.
+	InstanceHealthy func(instance int) bool
 	// KeepUpstream keeps one idle connection to the app until the app closes it. It lets
 	// UpstreamConnected distinguish an app that has only closed its port from one that has ended.
 	KeepUpstream bool

@@ -43,13 +43,17 @@ func (upstreams *upstreams) initProcesses(processes Processes, dialer *dialer, p
 	})
 }
 
-// localPool returns the pool of connections to the app of this node. If the app has several processes, it returns the
+// localPool returns the pool of connections to the app instance of dest. With Options.Processes, it returns the
 // pool of the process that serves the request. The caller must then call Release of process when the attempt
-// has ended. A nil pool means that the request fails with the decision.
-func (router *router) localPool() (pool *connpool.Pool, process *procpool.Entry, result decision) {
+// has ended. A nil pool means that the request waits or fails with the decision.
+func (router *router) localPool(dest *route.Route) (pool *connpool.Pool, process *procpool.Entry, result decision) {
 	processes := router.server.options.Processes
 	if processes == nil {
-		return router.server.upstreams.app, nil, decision{}
+		pool = router.server.upstreams.app(dest.Instance)
+		if pool == nil { // the configuration has lost an instance, and the next map moves its shards
+			return nil, nil, decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedNoApp, backoff: true}
+		}
+		return pool, nil, decision{}
 	}
 	if router.exchange.Keyless {
 		return nil, nil, fail(problem.NoKey, "the request has no key, and each key has its own process of the app (--exec)")

@@ -17,6 +17,7 @@ const (
 	lineShard    = "Shardway-Shard: "
 	lineEpoch    = "Shardway-Epoch: "
 	lineNode     = "Shardway-Node: "
+	lineInstance = "Shardway-Instance: " // only if the node has several app instances
 	lineKey      = "Shardway-Key: "
 	lineMap      = "Shardway-Map: "
 	lineMinted   = headerMinted + ": 1\r\n"
@@ -83,7 +84,7 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 		dst = stream.AppendHeaders(dst, attempt.slot.Events.LastEventID())
 	}
 	if attempt.route.Kind == route.Local {
-		return rw.appendOwner(dst, attempt.epoch)
+		return rw.appendOwner(dst, attempt)
 	}
 	dst = rw.appendPeer(dst, attempt)
 	if rw.exchange.Keyless {
@@ -108,7 +109,7 @@ func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attemp
 	if onlyIngressExpectsContinue {
 		edit.DropExpect = true
 	}
-	return rw.appendOwner(dst, attempt.epoch)
+	return rw.appendOwner(dst, attempt)
 }
 
 // shardNone is the value of Shardway-Shard between nodes for a request without a key. The app of
@@ -116,10 +117,15 @@ func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attemp
 const shardNone = "none"
 
 // appendOwner appends the headers that only the owner of the shard sets for its app.
-func (rw requestWriter) appendOwner(dst []byte, epoch uint64) []byte {
+func (rw requestWriter) appendOwner(dst []byte, attempt *attempt) []byte {
 	if !rw.exchange.Keyless {
 		dst = append(dst, lineEpoch...)
-		dst = strconv.AppendUint(dst, epoch, 10)
+		dst = strconv.AppendUint(dst, attempt.epoch, 10)
+		dst = append(dst, "\r\n"...)
+	}
+	if rw.server.upstreams.hasInstances() {
+		dst = append(dst, lineInstance...)
+		dst = strconv.AppendUint(dst, uint64(attempt.route.Instance)+1, 10)
 		dst = append(dst, "\r\n"...)
 	}
 	dst = append(dst, lineNode...)

@@ -97,7 +97,7 @@ func (router *router) waitFor(result decision) decision {
 // attemptAsOwner makes one attempt for a forwarded request, if this node owns its shard.
 func (router *router) attemptAsOwner(table *route.Table) decision {
 	if router.exchange.Keyless {
-		return router.attemptLocal(table, &router.server.keyless)
+		return router.attemptLocal(table, router.server.keylessRoute())
 	}
 	ingressUsedOldKeys := router.exchange.senderEpoch < table.KeysSince()
 	if ingressUsedOldKeys {
@@ -147,7 +147,7 @@ func (router *router) attemptByTable(table *route.Table) decision {
 func (router *router) attemptKeyless(table *route.Table) decision {
 	isGateway := router.server.upstreams.isGateway()
 	if !isGateway {
-		return router.attemptLocal(table, &router.server.keyless)
+		return router.attemptLocal(table, router.server.keylessRoute())
 	}
 	var dest *route.Route
 	router.exchange.shard, dest = table.RandomRemoteShard()
@@ -186,7 +186,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if result := router.enterLimits(route); result.action != 0 {
 		return result
 	}
-	pool, process, result := router.localPool()
+	pool, process, result := router.localPool(dest)
 	if pool == nil {
 		router.admission.leaveKey()
 		return result
@@ -227,6 +227,13 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 	if err != nil {
 		router.slot.ReturnToPool(conn)
 		return waitForAdmission(err)
+	}
+	// Between the look-up of the route and the admission, the shard may have moved to another instance.
+	// The connection belongs to the previous one.
+	if router.server.upstreams.hasInstances() && !router.exchange.Keyless && epoch != dest.Epoch {
+		release()
+		router.slot.ReturnToPool(conn)
+		return decision{action: actionRetry}
 	}
 	if router.exchange.idempotentRan && router.exchange.ranEpoch != epoch {
 		release()

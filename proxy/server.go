@@ -34,6 +34,7 @@ import (
 	"shardway/proxy/wsfirst"
 	"shardway/proxy/wsrelay"
 	"shardway/queue"
+	"shardway/shardmap"
 )
 
 // Server is the proxy of one node. New creates it. ServeClients passes connections of clients to
@@ -45,7 +46,7 @@ type Server struct {
 
 	options   Options // its Settings are zero; see settings
 	settings  atomic.Pointer[Settings]
-	keyless   route.Route // route of requests without a key: the app of this node
+	keyless   [shardmap.MaxInstances]route.Route // by app instance: route of requests without a key
 	hookPath  pathguard.Guard
 	explain   route.Explainer
 	keyPlacer route.KeyPlacer
@@ -115,7 +116,7 @@ type Server struct {
 func New(options Options) *Server {
 	options = options.withDefaults()
 	s := &Server{
-		options: options, explain: options.Explain, metrics: metrics.New(), keyless: route.Route{Kind: route.Local}, keyHasher: keylimit.NewHasher(), keyBuckets: keylimit.NewBuckets(), hookPath: pathguard.New(options.HookPath),
+		options: options, explain: options.Explain, metrics: metrics.New(), keyHasher: keylimit.NewHasher(), keyBuckets: keylimit.NewBuckets(), hookPath: pathguard.New(options.HookPath),
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}
@@ -156,31 +157,38 @@ func (s *Server) initBuffers() {
 	}
 }
 
+// keylessRoute returns the route of a request without a key: an app instance of this node.
+func (s *Server) keylessRoute() *route.Route {
+	return &s.keyless[s.upstreams.keylessInstance(s.options.InstanceHealthy)]
+}
+
 // initUpstreams initializes the connections to the app and to other nodes, and the predictions about
 // responses. It also initializes the WebSockets, and the queue of event streams that wait for an
 // upstream connection. Each client connection may have a place in these queues.
 func (s *Server) initUpstreams() {
 	s.dialer = dialer{
-		cluster: s.options.Cluster, dialUpstream: s.options.DialUpstream, settings: &s.settings, buffers: &s.buffers,
+		cluster: s.options.Cluster, dialUpstreams: s.options.upstreamDialers(), settings: &s.settings, buffers: &s.buffers,
 		multiplexes: !s.options.Disable.Multiplexing,
 	}
 	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
 	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
 		Clock: &s.clock.Clock, ReturnedSoon: connset.ReturnSoon, Recover: s.panics.Copy, ParkDelay: s.parkDelays.Delay,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
-	}, func() (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx) })
+	}, func(instance uint8) (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx, instance) })
 	poolOptions := connpool.Options{
 		Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
 		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
 	}
-	var dialApp func(context.Context) (*connpool.Conn, error)
-	switch {
-	case s.options.Handler != nil:
-		dialApp = s.handlerDialer()
-	case s.options.DialUpstream != nil:
-		dialApp = s.dialer.dialApp
+	var dialApps []dialApp
+	if s.options.Handler != nil {
+		dialApps = []dialApp{s.handlerDialer()}
+	} else {
+		dialApps = s.dialer.appDialers()
 	}
-	s.upstreams.init(&s.options, poolOptions, &s.dialer, dialApp)
+	s.upstreams.init(&s.options, poolOptions, &s.dialer, dialApps)
+	for instance := range s.keyless {
+		s.keyless[instance] = route.Route{Kind: route.Local, Instance: uint8(instance)}
+	}
 	s.largeResponses.SetSeed(maphash.MakeSeed())
 }
 
@@ -256,15 +264,20 @@ func (s *Server) Wake(generation uint64) {
 	s.recheckKeys(table)
 }
 
-// UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.
-// After the app process has ended, there is none.
-func (s *Server) UpstreamConnected() bool {
-	return s.upstreams.app != nil && s.upstreams.app.HasOpenConn()
+// UpstreamConnected reports whether a connection to an app instance is open at both ends, idle or in
+// use. After the app process has ended, there is none.
+func (s *Server) UpstreamConnected(instance int) bool {
+	pool := s.upstreams.app(uint8(instance))
+	return pool != nil && pool.HasOpenConn()
 }
 
-// RenewUpstream closes the idle connections to the app. Connections in use are closed after their
-// request.
-func (s *Server) RenewUpstream() { s.upstreams.renewApp() }
+// RenewUpstream closes the idle connections to an app instance. Connections in use are closed after
+// their request.
+func (s *Server) RenewUpstream(instance int) {
+	if pool := s.upstreams.app(uint8(instance)); pool != nil {
+		pool.Renew()
+	}
+}
 
 // RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
 // new connections. The node calls it when its certificate or its set of trusted authorities has

@@ -132,7 +132,7 @@ func (settings Settings) withDefaults() *Settings {
 // connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
 	s.settings.Store(next.withDefaults())
-	s.upstreams.renewApp()
+	s.upstreams.renewApps()
 	s.upstreams.peers.Renew()
 }
 

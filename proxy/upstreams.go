@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"shardway/proxy/connpool"
@@ -14,19 +15,24 @@ import (
 // upstreams contains the pools of connections to the app and to other nodes. Any goroutine may use
 // it.
 type upstreams struct {
-	app       *connpool.Pool  // connections to the app; nil in a gateway and with processes
-	processes *procpool.Pools // connections to the processes of the app; nil if one app serves all shards
-	peers     connpool.Peers
-	longLived connpool.LongLivedLimit // limit of upgraded connections and long responses
-	dials     sync.WaitGroup          // counts dials in progress
+	apps []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
+	// nextKeyless is the number of requests without a key so far. They use the instances in turn.
+	nextKeyless atomic.Uint32
+	processes   *procpool.Pools // connections to the processes of the app; nil without Options.Processes
+	peers       connpool.Peers
+	longLived   connpool.LongLivedLimit // limit of upgraded connections and long responses
+	dials       sync.WaitGroup          // counts dials in progress
 	// dialCtx ends in close. Its end cancels all dials.
 	dialCtx     context.Context //nolint:containedctx // lives as long as the Server
 	cancelDials context.CancelFunc
 }
 
-// init creates the pools. poolOptions contains the clock, the pacer and the queues of all pools. dialApp
-// dials the app; nil means a gateway.
-func (upstreams *upstreams) init(options *Options, poolOptions connpool.Options, dialer *dialer, dialApp func(context.Context) (*connpool.Conn, error)) {
+// dialApp opens a connection to an app instance.
+type dialApp func(context.Context) (*connpool.Conn, error)
+
+// init creates the pools. poolOptions contains the clock, the pacer and the queues of all pools. dialApps
+// dial the app instances; none means a gateway.
+func (upstreams *upstreams) init(options *Options, poolOptions connpool.Options, dialer *dialer, dialApps []dialApp) {
 	upstreams.longLived.Max = int64(options.MaxStreams)
 	upstreams.dialCtx, upstreams.cancelDials = context.WithCancel(context.Background())
 	poolOptions.Life, poolOptions.Dialers, poolOptions.LongLived = upstreams.dialCtx, &upstreams.dials, &upstreams.longLived
@@ -39,21 +45,69 @@ func (upstreams *upstreams) init(options *Options, poolOptions connpool.Options,
 		return connpool.New(nodeOptions)
 	}
 	appOptions := poolOptions
-	appOptions.Dial = dialApp
 	appOptions.MaxConns = options.MaxUpstreamConns
 	appOptions.MaxShardConns = max(options.MaxShardConns, 0) // a negative value means no limit
 	appOptions.CheckBeforeReuse = true
-	switch {
-	case options.Processes != nil:
+	if options.Processes != nil {
 		upstreams.initProcesses(options.Processes, dialer, appOptions)
-	case dialApp != nil:
-		upstreams.app = connpool.New(appOptions)
+		return
+	}
+	for instance, dial := range dialApps {
+		if dial == nil {
+			upstreams.apps = append(upstreams.apps, nil)
+			continue
+		}
+		appOptions.Dial, appOptions.Instance = dial, uint8(instance)
+		upstreams.apps = append(upstreams.apps, connpool.New(appOptions))
 	}
 }
 
 // isGateway reports whether this node has no app.
 func (upstreams *upstreams) isGateway() bool {
-	return upstreams.app == nil && upstreams.processes == nil
+	return len(upstreams.apps) == 0 && upstreams.processes == nil
+}
+
+// hasInstances reports whether this node has several app instances.
+func (upstreams *upstreams) hasInstances() bool { return len(upstreams.apps) > 1 }
+
+// app returns the pool of connections to an app instance; nil means that it is not configured.
+func (upstreams *upstreams) app(instance uint8) *connpool.Pool {
+	if int(instance) >= len(upstreams.apps) {
+		return nil
+	}
+	return upstreams.apps[instance]
+}
+
+// eachApp calls f for the pool of each app instance.
+func (upstreams *upstreams) eachApp(f func(*connpool.Pool)) {
+	for _, pool := range upstreams.apps {
+		if pool != nil {
+			f(pool)
+		}
+	}
+}
+
+// keylessInstance returns the app instance for a request without a key. Healthy instances that accept
+// connections get such requests in turn. isHealthy nil means that all instances are healthy.
+func (upstreams *upstreams) keylessInstance(isHealthy func(instance int) bool) uint8 {
+	if !upstreams.hasInstances() {
+		return 0
+	}
+	count := uint32(len(upstreams.apps))
+	first := upstreams.nextKeyless.Add(1)
+	fallback := uint8(0)
+	for offset := range count {
+		instance := (first + offset) % count
+		pool := upstreams.apps[instance]
+		if pool == nil {
+			continue
+		}
+		if (isHealthy == nil || isHealthy(int(instance))) && !pool.Breaker.IsTripped() {
+			return uint8(instance)
+		}
+		fallback = uint8(instance)
+	}
+	return fallback
 }
 
 // poolFor returns the pool of the destination of a shard according to table. It returns nil if no node
@@ -64,7 +118,7 @@ func (upstreams *upstreams) poolFor(shard shardmap.Shard, table *route.Table) *c
 	}
 	switch dest := table.Route(shard); dest.Kind {
 	case route.Local:
-		return upstreams.app
+		return upstreams.app(dest.Instance)
 	case route.Remote:
 		return upstreams.peers.Pool(dest.Node)
 	case route.Held:
@@ -75,31 +129,26 @@ func (upstreams *upstreams) poolFor(shard shardmap.Shard, table *route.Table) *c
 // recheckWaiters makes each request that waits for a connection check that table still routes its
 // shard to that destination.
 func (upstreams *upstreams) recheckWaiters(table *route.Table) {
-	if upstreams.app != nil {
-		upstreams.app.RecheckWaiters(table)
-	}
+	upstreams.eachApp(func(pool *connpool.Pool) { pool.RecheckWaiters(table) })
 	if upstreams.processes != nil {
 		upstreams.processes.RecheckWaiters(table)
 	}
 	upstreams.peers.Each(func(peerPool *connpool.Pool) { peerPool.RecheckWaiters(table) })
 }
 
-// renewApp closes the idle connections to the app. Connections in use are closed after their request.
-func (upstreams *upstreams) renewApp() {
-	if upstreams.app != nil {
-		upstreams.app.Renew()
-	}
+// renewApps closes the idle connections to all app instances. Connections in use are closed after their
+// request.
+func (upstreams *upstreams) renewApps() {
+	upstreams.eachApp((*connpool.Pool).Renew)
 	if upstreams.processes != nil {
 		upstreams.processes.Renew()
 	}
 }
 
 // closeIdleOlderThan closes the connections that have been idle for longer than age. keepApp keeps one
-// connection to the app.
+// connection to each app instance.
 func (upstreams *upstreams) closeIdleOlderThan(age time.Duration, keepApp bool) {
-	if upstreams.app != nil {
-		upstreams.app.CloseIdleOlderThan(age, keepApp)
-	}
+	upstreams.eachApp(func(pool *connpool.Pool) { pool.CloseIdleOlderThan(age, keepApp) })
 	if upstreams.processes != nil {
 		upstreams.processes.CloseIdleOlderThan(age)
 	}
@@ -108,9 +157,7 @@ func (upstreams *upstreams) closeIdleOlderThan(age time.Duration, keepApp bool) 
 
 // close closes the idle connections, cancels the dials in progress, and waits for their end.
 func (upstreams *upstreams) close() {
-	if upstreams.app != nil {
-		upstreams.app.Close()
-	}
+	upstreams.eachApp((*connpool.Pool).Close)
 	if upstreams.processes != nil {
 		upstreams.processes.CloseAll()
 	}

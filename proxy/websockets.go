@@ -40,17 +40,17 @@ type webSockets struct {
 	// Relays of sessions with an upstream connection.
 
 	relays           wsrelay.Shared
-	running          atomic.Int32    // running relays
-	parkedDirections atomic.Int32    // parked directions of the running relays
-	idleSockets      netpoll.Watcher // sockets of the parked directions
-	probe            wsrelay.AppProbe
+	running          atomic.Int32                            // running relays
+	parkedDirections atomic.Int32                            // parked directions of the running relays
+	idleSockets      netpoll.Watcher                         // sockets of the parked directions
+	probes           [shardmap.MaxInstances]wsrelay.AppProbe // by app instance
 
 	nonResumable sizehint.Predictor // paths whose WebSockets are not resumable
 }
 
 // init initializes the state. relays is what all relays have in common, except for the fields that
-// webSockets itself provides. dialProbe opens a connection to the app that carries no request.
-func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func() (net.Conn, error)) {
+// webSockets itself provides. dialProbe opens a connection to an app instance that carries no request.
+func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func(instance uint8) (net.Conn, error)) {
 	sockets.clock, sockets.cluster, sockets.upstreams, sockets.tunnels = relays.Clock, options.Cluster, upstreams, tunnels
 	sockets.resumeTimeout = options.ResumeTimeout
 	sockets.queue = queue.New(queue.Options{
@@ -65,19 +65,23 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 	relays.DrainTimeout, relays.ParkingDisabled = options.DrainTimeout, options.Disable.Parking
 	relays.IdleSockets, relays.AppRefuses, relays.RouteChanged = &sockets.idleSockets, sockets.appRefuses, sockets.routeChanged
 	sockets.relays = relays
-	sockets.probe = wsrelay.AppProbe{ValidFor: sweepEvery, Dial: dialProbe}
+	for instance := range sockets.probes {
+		probe := &sockets.probes[instance]
+		probe.ValidFor, probe.Dial = sweepEvery, func() (net.Conn, error) { return dialProbe(uint8(instance)) }
+	}
 	sockets.nonResumable.SetSeed(maphash.MakeSeed())
 }
 
-// appRefuses reports whether the app of this node accepts no connections any more.
-func (sockets *webSockets) appRefuses() bool {
+// appRefuses reports whether an app instance of this node accepts no connections any more.
+func (sockets *webSockets) appRefuses(instance uint8) bool {
 	if sockets.upstreams.processes != nil {
 		return false // each key has its own app, so there is nothing to probe
 	}
-	if sockets.upstreams.app == nil || sockets.upstreams.app.Breaker.IsTripped() {
+	pool := sockets.upstreams.app(instance)
+	if pool == nil || pool.Breaker.IsTripped() {
 		return true
 	}
-	return sockets.probe.Refuses()
+	return sockets.probes[instance].Refuses()
 }
 
 // routeChanged reports whether the route of the shard, or its ownership epoch, differs from dest.

@@ -64,7 +64,7 @@ type Options struct {
 	Proxy  *proxy.Server
 	Queue  *queue.Queue
 	// Health checks the app; nil for a gateway.
-	Health *apphealth.Checker
+	Health *apphealth.Group
 	Agent  Agent
 
 	// Findings returns the result of the last run of the diagnosis.

@@ -13,6 +13,24 @@ type appInstance struct {
 
 const appFile = "app.json"
 
+// furtherAppFile returns the file of an app instance after the first one.
+func furtherAppFile(number int) string { return fmt.Sprintf("app-%d.json", number+1) }
+
+// FurtherAppInstance is AppInstance for an app instance after the first one, which has the index zero.
+func (d *Dir) FurtherAppInstance(index int) (string, error) {
+	var stored appInstance
+	_, err := loadFile(d.backend, furtherAppFile(index), &stored)
+	return stored.Instance, err
+}
+
+// StoreFurtherAppInstance is StoreAppInstance for an app instance after the first one.
+func (d *Dir) StoreFurtherAppInstance(index int, instance string) error {
+	if instance == "" || len(instance) > MaxAppInstance {
+		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)
+	}
+	return d.saveUnlocked(furtherAppFile(index), appInstance{Format: format, Instance: instance})
+}
+
 // AppInstance returns the app instance that StoreAppInstance stored last, "" if there is
 // none.
 func (d *Dir) AppInstance() (string, error) {

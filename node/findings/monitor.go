@@ -107,7 +107,7 @@ type Options struct {
 	Queue  *queue.Queue
 	Stores *disk.Stores
 	// Health checks the app; nil for a gateway and for an app without a health check.
-	Health *apphealth.Checker
+	Health *apphealth.Group
 	Agent  Agent
 	API    *adminapi.API
 

@@ -90,7 +90,7 @@ func (r *Router) SwapTable(routing ack.Routing) uint64 {
 func proxyRoute(ackRoute ack.Route) route.Route {
 	switch ackRoute.Kind {
 	case ack.RouteLocal:
-		return route.Route{Kind: route.Local, Epoch: uint64(ackRoute.Epoch)}
+		return route.Route{Kind: route.Local, Epoch: uint64(ackRoute.Epoch), Instance: uint8(ackRoute.Instance)}
 	case ack.RouteRemote:
 		return route.Route{Kind: route.Remote, Node: string(ackRoute.Node), Epoch: uint64(ackRoute.Epoch)}
 	case ack.QueuedPaused:

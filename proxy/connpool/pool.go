@@ -51,6 +51,8 @@ type Pool struct {
 type Options struct {
 	// Node is the node at the other end. Empty means the app.
 	Node string
+	// Instance is the app instance at the other end. It matters only if Node is empty.
+	Instance uint8
 	// Dial opens a connection to the destination.
 	Dial func(ctx context.Context) (*Conn, error)
 	// OpenStream opens a stream of a multiplexed session with the node. It returns nil if that would

@@ -261,7 +261,7 @@ func (p *Pool) ShardMoved(waiter *Waiter, table *route.Table) bool {
 	}
 	r := table.Route(shardmap.Shard(waiter.Shard))
 	if !p.IsForNode() {
-		return r.Kind != route.Local
+		return r.Kind != route.Local || r.Instance != p.opts.Instance
 	}
 	return r.Kind != route.Remote || r.Node != p.opts.Node
 }

@@ -89,6 +89,9 @@ type Route struct {
 	Node string
 	// Reason is set only if the route is Held.
 	Reason Reason
+	// Instance is the app instance of this node that serves the shard, counted from zero. It is zero
+	// unless the route is Local.
+	Instance uint8
 	// Epoch is the ownership epoch of the shard in the committed map. A PUT or DELETE that failed
 	// at another node is sent again only in the same epoch, and never if it is zero.
 	Epoch uint64

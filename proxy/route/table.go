@@ -87,13 +87,20 @@ func (t *Table) setLocalSince(previous *Table) {
 			continue
 		}
 		t.localSince[s] = t.generation
-		if s < len(previous.routeIndex) && previous.Route(shardmap.Shard(s)).Kind == Local {
+		if s < len(previous.routeIndex) && previous.servedBySameInstance(t, shardmap.Shard(s)) {
 			t.localSince[s] = previous.generation
 			if previous.localSince != nil {
 				t.localSince[s] = previous.localSince[s]
 			}
 		}
 	}
+}
+
+// servedBySameInstance reports whether the shard is served here by the same app instance in both
+// tables. It is Local in next.
+func (t *Table) servedBySameInstance(next *Table, s shardmap.Shard) bool {
+	previous := t.Route(s)
+	return previous.Kind == Local && previous.Instance == next.Route(s).Instance
 }
 
 // IsNewTo reports whether the shard is not served here, or is served here only since a later table

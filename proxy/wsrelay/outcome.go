@@ -77,7 +77,7 @@ func (relay *Relay) shouldResume(cancelCause cause.Cause, shard shardmap.Shard, 
 	case cancelCause != cause.None, relay.isRequested(requestMove), relay.appCloseCode == wsession.CloseShardMoved:
 		return true
 	case relay.toApp:
-		return relay.shared.RouteChanged(shard, dest) || relay.shared.AppRefuses()
+		return relay.shared.RouteChanged(shard, dest) || relay.shared.AppRefuses(relay.Instance)
 	case relay.ownerEndCode == endWithoutClose:
 		return relay.shared.RouteChanged(shard, dest)
 	}
@@ -149,7 +149,7 @@ func (relay *Relay) endCode(cancelCause cause.Cause) byte {
 		return endMessageUnfinished
 	case cancelCause != cause.None, relay.sentCloseCode.Load() != 0, relay.clientEnded, relay.appCloseCode != 0, relay.clientInvalid:
 		return 0
-	case relay.shared.AppRefuses():
+	case relay.shared.AppRefuses(relay.Instance):
 		return endAppUnreachable
 	}
 	return endWithoutClose

@@ -32,8 +32,9 @@ type Relay struct {
 	shared               *Shared
 	session              *Session
 	downstream, upstream *h1.Conn
-	toClient             bool // downstream leads to the client itself; false at an owner that is not the ingress
-	toApp                bool // upstream leads to the app itself; false at an ingress that is not the owner
+	toClient             bool  // downstream leads to the client itself; false at an owner that is not the ingress
+	Instance             uint8 // the app instance that upstream leads to, if toApp is set
+	toApp                bool  // upstream leads to the app itself; false at an ingress that is not the owner
 
 	// ResponseSent means that the header of the first response has been sent. It must be set before
 	// Start.

@@ -25,8 +25,9 @@ type Shared struct {
 
 	// Recover calls direction and returns its result. After a panic it returns false.
 	Recover func(direction func() bool) bool
-	// AppRefuses reports whether the app of this node accepts no connections any more. It may block.
-	AppRefuses func() bool
+	// AppRefuses reports whether an app instance of this node accepts no connections any more. It may
+	// block.
+	AppRefuses func(instance uint8) bool
 	// RouteChanged reports whether the route of the shard, or its ownership epoch, differs from dest.
 	RouteChanged func(shard shardmap.Shard, dest *route.Route) bool
 }

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	ackagent "shardway/ack/agent"
+	"shardway/node/apphealth"
+	"shardway/node/eventlog"
+	"shardway/node/persist"
+	"shardway/shardmap"
+)
+
+// AppInstance contains the functions with which a node watches one of its app instances.
+type AppInstance struct {
+	// Check makes one health check of the instance. nil means that the instance is not configured: its
+	// number belonged to an address that the configuration no longer contains.
+	Check func(ctx context.Context) error
+	// Reported returns the name of the app process, as Options.AppInstance does.
+	Reported func() string
+}
+
+// instanceSelection decides which app instances of this node may own shards. Only the goroutine of
+// agent.run uses it. nil means that the node has one instance.
+type instanceSelection struct {
+	self     shardmap.NodeID
+	health   *apphealth.Group
+	watches  []*appWatch // by instance; a watch is nil if restarts of the app do not matter
+	selector ackagent.InstanceSelector
+}
+
+// newAppHealth creates the watches and the checkers of all app instances.
+func (n *Node) newAppHealth() {
+	instances := append([]AppInstance{{Check: n.options.CheckApp, Reported: n.options.AppInstance}}, n.options.FurtherInstances...)
+	n.appWatches = make([]*appWatch, len(instances))
+	n.appWatches[0] = newAppWatch(&n.options, n.fsm.state.Load)
+	isInProcessOrGateway := n.options.CheckApp == nil && len(n.options.FurtherInstances) == 0
+	if isInProcessOrGateway {
+		return
+	}
+	checkers := make([]*apphealth.Checker, len(instances))
+	for i, instance := range instances {
+		if i > 0 && n.appWatches[0] != nil {
+			n.appWatches[i] = n.appWatches[0].forInstance(&n.options, shardmap.Instance(i))
+		}
+		if instance.Check == nil {
+			continue
+		}
+		log := n.options.Log
+		if len(instances) > 1 {
+			log = log.With().Int("instance", shardmap.Instance(i).Number()).Logger()
+		}
+		check := n.appWatches[i].wrapCheck(instance.Check, instance.Reported)
+		checkers[i] = apphealth.NewChecker(check, cmp.Or(n.options.Health, apphealth.DefaultSettings()), &n.scheduler, log, func() { n.onInstanceHealthChange(shardmap.Instance(i)) })
+	}
+	n.health = apphealth.NewGroup(checkers...)
+	if len(instances) > 1 {
+		n.instances = &instanceSelection{self: n.self, health: n.health, watches: n.appWatches}
+	}
+}
+
+// onInstanceHealthChange is called when an app instance has become healthy or unhealthy.
+func (n *Node) onInstanceHealthChange(instance shardmap.Instance) {
+	if n.instances == nil {
+		n.onAppHealthChange()
+		return
+	}
+	n.events.Add(eventlog.AppHealth(shardmap.InstanceName(n.self, instance), n.health.IsHealthy(int(instance))))
+	n.updateAfterHealthChange()
+}
+
+// wrapDials makes the proxy report the result of each dial of an app instance.
+func (n *Node) wrapDials(first func(context.Context) (net.Conn, error), further []func(context.Context) (net.Conn, error)) (wrappedFirst func(context.Context) (net.Conn, error), wrappedFurther []func(context.Context) (net.Conn, error)) {
+	wrap := func(instance int, dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+		checker := n.health.At(instance)
+		if dial == nil || checker == nil {
+			return nil
+		}
+		return checker.WatchDial(n.appWatches[instance].wrapDial(dial))
+	}
+	for i, dial := range further {
+		wrappedFurther = append(wrappedFurther, wrap(i+1, dial))
+	}
+	return wrap(0, first), wrappedFurther
+}
+
+// forInstance returns the appWatch of a further app instance.
+func (w *appWatch) forInstance(o *Options, instance shardmap.Instance) *appWatch {
+	stored, err := o.Dir.FurtherAppInstance(int(instance))
+	if err != nil {
+		o.Log.Warn().Err(err).Int("instance", instance.Number()).Msg("app instance not read")
+	}
+	store := func(reported string) error { return o.Dir.StoreFurtherAppInstance(int(instance), reported) }
+	name := fmt.Sprintf("app instance of %d", instance.Number())
+	return &appWatch{newestState: w.newestState, stored: persist.New(name, stored, store, o.Log), log: o.Log, detector: ackagent.NewAppWatch(stored)}
+}
+
+// addTo adds the health of the instances to the observation. is may be nil.
+func (is *instanceSelection) addTo(now time.Duration, observation *ackagent.Observation) {
+	if is == nil {
+		return
+	}
+	committed := observation.State.Committed()
+	health := is.selector.Update(now, is.health.Checks(), func(instance shardmap.Instance) bool {
+		return committed.InstanceCount(is.self, instance) > 0
+	})
+	observation.Instances, observation.Unhealthy, observation.App = health.Instances, health.Unhealthy, health.App
+	for _, watch := range is.watches[1:] {
+		observation.InstancesStartedAfter = append(observation.InstancesStartedAfter, watch.startedAfter())
+	}
+}
+
+// onStateApplied is appWatch.onStateApplied for the instances after the first one. is may be nil.
+func (is *instanceSelection) onStateApplied(observation *ackagent.Observation, hasLease bool) {
+	if is == nil {
+		return
+	}
+	for _, watch := range is.watches[1:] {
+		watch.onStateApplied(observation.State, hasLease)
+	}
+}
+
+// startedAfter returns the time since which the app process runs, as the epoch of a map; zero means
+// unknown. w may be nil.
+func (w *appWatch) startedAfter() shardmap.Epoch {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.detector.StartedAfter()
+}
