@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -157,22 +158,19 @@ func (c *Config) separateHooksHostPort() string {
 // hooksShareUpstreamAddress reports whether the hooks share the address of the app. The proxy must then reject client
 // requests by their path.
 func (c *Config) hooksShareUpstreamAddress() bool {
-	app, err := address.ParseUpstream(c.Upstream)
 	hooks := c.HooksAddress()
-	if err != nil || !hooks.HasSeparateAddress() || app.Network != hooks.Upstream.Network {
-		return false
-	}
-	return app == hooks.Upstream || app.Network == "tcp" && addrsConflict(app.Address, hooks.Upstream.Address)
+	return slices.ContainsFunc(c.Upstreams(), func(upstream string) bool {
+		app, err := address.ParseUpstream(upstream)
+		if err != nil || !hooks.HasSeparateAddress() || app.Network != hooks.Upstream.Network {
+			return false
+		}
+		return app == hooks.Upstream || app.Network == "tcp" && addrsConflict(app.Address, hooks.Upstream.Address)
+	})
 }
 
-// UpstreamAddress returns the address of the app as host:port. It is empty for a gateway, for a Unix
+// UpstreamAddress returns the address of the first app instance as host:port. It is empty for a gateway, for a Unix
 // socket, and for an invalid setting.
-func (c *Config) UpstreamAddress() string {
-	if upstream, err := address.ParseUpstream(c.Upstream); err == nil && upstream.Network == "tcp" {
-		return upstream.Address
-	}
-	return ""
-}
+func (c *Config) UpstreamAddress() string { return UpstreamAddressOf(c.Upstream) }
 
 // checkEndpoint checks one announced endpoint.
 func checkEndpoint(endpoint Endpoint) *valueProblem {

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,15 +82,55 @@ func TestAdviceNamesPatternsThatNeverMatch(t *testing.T) {
 	}
 }
 
-func TestUpstreamMustNotBeRepeated(t *testing.T) {
-	for _, args := range [][]string{
-		{"--upstream", "http://127.0.0.1:1", "--upstream", "http://127.0.0.1:2"},
-		{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:1"},
+func TestUpstreamMayBeRepeated(t *testing.T) {
+	want := []string{"http://127.0.0.1:1", "unix:/run/app.sock", "http://127.0.0.1:2"}
+	for name, load := range map[string]func() (config.Config, error){
+		"flags": func() (config.Config, error) {
+			return config.Load([]string{"--upstream", want[0], "--upstream=" + want[1], "--upstream", want[2]}, nil, files(nil))
+		},
+		"environment": func() (config.Config, error) {
+			return config.Load(nil, []string{"SHARDWAY_UPSTREAM=" + strings.Join(want, ",")}, files(nil))
+		},
+		"file": func() (config.Config, error) {
+			return config.Load([]string{"--config=f.yaml"}, nil, yamlFile("upstreams: ["+strings.Join(want, ", ")+"]\n"))
+		},
+		"file, singular": func() (config.Config, error) {
+			return config.Load([]string{"--config=f.yaml"}, nil, yamlFile("upstream:\n  - "+strings.Join(want, "\n  - ")+"\n"))
+		},
 	} {
-		_, err := config.Load(args, nil, files(nil))
+		c, err := load()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := c.Upstreams(); !slices.Equal(got, want) || c.Upstream != want[0] {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	many := []string{"--hooks=/hooks"}
+	for i := range 33 {
+		many = append(many, fmt.Sprintf("--upstream=http://127.0.0.1:%d", i+1))
+	}
+	for _, tt := range []struct {
+		args []string
+		yaml string
+		want string
+	}{
+		{[]string{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:1/"}, "", "same address"},
+		{[]string{"--upstream=http://127.0.0.1:1", "--upstream=ftp://x"}, "", `"ftp://x"`},
+		{many, "", "33 app instances"},
+		{[]string{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:2", "--hooks=http://127.0.0.1:3"}, "", "own hooks"},
+		{[]string{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:2", "--exec=app {addr}"}, "", "names an app that runs already"},
+		{[]string{"--exec=app {addr}", "--exec=other {addr}"}, "", "twice"},
+		{[]string{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:8085", "--listen=127.0.0.1:8085"}, "", "listens there itself"},
+		{nil, "upstream: http://127.0.0.1:1\nupstreams: [http://127.0.0.1:2]\n", "another name of upstream"},
+	} {
+		args, file := tt.args, files(nil)
+		if tt.yaml != "" {
+			args, file = []string{"--config=f.yaml"}, yamlFile(tt.yaml)
+		}
+		_, err := config.Load(args, nil, file)
 		all := problems(t, err)
-		if len(all) != 1 || all[0].Key != "upstream" || !strings.Contains(all[0].Message, "twice") || all[0].Remedy == "" {
-			t.Errorf("%v: %v", args, err)
+		if len(all) != 1 || !strings.Contains(all[0].Message, tt.want) || all[0].Remedy == "" {
+			t.Errorf("%v %s: %v, want a problem with %q", args, tt.yaml, err, tt.want)
 		}
 	}
 	if _, err := config.Load([]string{"--upstream=http://127.0.0.1:1"}, []string{"SHARDWAY_UPSTREAM=http://127.0.0.1:2"}, files(nil)); err != nil {

@@ -139,8 +139,9 @@ type Config struct {
 	Embedded      bool // the app runs in this process; not a setting
 	EmbeddedHooks bool // the embedded app has hooks; not a setting
 
-	Upstream         string // http://host:port or unix:/path; empty means a gateway, which owns no shards
-	Exec             string // command of the app's processes; empty means that the app runs already
+	Upstream         string   // http://host:port or unix:/path; empty means a gateway, which owns no shards
+	FurtherUpstreams []string // addresses of the app instances after the first one
+	Exec             string   // command of the app's processes; empty means that the app runs already
 	ExecPer          ExecPer
 	ExecDir          string        // directory below which each process has its own; empty means exec in Data
 	ExecReady        string        // path that a process answers when it is ready; empty means a connection attempt only
@@ -281,6 +282,14 @@ func (c *Config) Gateway() bool { return c.Upstream == "" && c.Exec == "" && !c.
 
 // HasHooks reports whether the app has hooks. Starting and stopping processes takes the place of hooks.
 func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks || c.Exec != "" }
+
+// Upstreams returns the addresses of the app instances. It returns none for a gateway, and with Exec.
+func (c *Config) Upstreams() []string {
+	if c.Upstream == "" {
+		return nil
+	}
+	return append([]string{c.Upstream}, c.FurtherUpstreams...)
+}
 
 // ExecDirectory returns the directory below which each process of the app has its own.
 func (c *Config) ExecDirectory() string {

@@ -96,7 +96,9 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		f.readRoutes(entry)
 		return
 	}
-	i := slices.IndexFunc(table, func(match setting) bool { return match.yaml() == key && !match.flagOnly })
+	i := slices.IndexFunc(table, func(match setting) bool {
+		return (match.yaml() == key || match.yamlAlias == key) && !match.flagOnly
+	})
 	if i < 0 {
 		remedy := "remove it"
 		known := append(settingNames(table, setting.yaml), routesKey)
@@ -107,6 +109,10 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		return
 	}
 	match := table[i]
+	if _, isSet := f.layer[match.name]; isSet {
+		f.addProblem(line, key, "", "this is another name of "+match.yaml()+", which the file also contains", "keep one of them")
+		return
+	}
 	texts, ok := scalarTexts(entry.Value, match.isList)
 	if !ok {
 		remedy := "write " + match.yaml() + ": " + match.example()

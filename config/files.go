@@ -17,7 +17,7 @@ const (
 func (c *Config) Descriptors() int {
 	conns := c.MaxConns
 	if !c.Gateway() {
-		conns += c.MaxUpstreamConns + c.MaxStreams
+		conns += max(len(c.Upstreams()), 1)*c.MaxUpstreamConns + c.MaxStreams
 	}
 	return descriptorsPerConn*conns + otherDescriptors
 }

@@ -91,7 +91,7 @@ func (l layer) checkRepetition(match setting, text string) *Problem {
 	}
 	return &Problem{
 		Key: match.name, Value: text, Origin: "flag", Message: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
-		Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
+		Remedy: "keep one of them: a node runs the same command for each key or shard",
 	}
 }
 
@@ -100,6 +100,9 @@ func (l layer) add(match setting, val string) {
 	given := layerValue{texts: []string{val}, origin: "flag"}
 	if match.isList {
 		given.texts = append(l[match.name].texts, splitList(val)...)
+		if val == "" && match.emptyResets {
+			given.texts = nil
+		}
 	}
 	l[match.name] = given
 }

@@ -24,6 +24,8 @@ type setting struct {
 	flagOnly      bool                       // only a flag and an environment variable, no YAML key
 	reloadable    bool                       // a running node applies a new value
 	notRepeatable bool                       // the flag must not be repeated, because an operator might take it for a list
+	emptyResets   bool                       // an empty value of the flag removes the values before it
+	yamlAlias     string                     // another YAML key; empty means none
 }
 
 func (s setting) env() string {
@@ -47,6 +49,8 @@ func (s setting) withShownDefault(text string) setting { s.shownDefault = text; 
 func (s setting) withoutYAML() setting                 { s.flagOnly = true; return s }
 func (s setting) asReloadable() setting                { s.reloadable = true; return s }
 func (s setting) asNotRepeatable() setting             { s.notRepeatable = true; return s }
+func (s setting) withEmptyReset() setting              { s.emptyResets = true; return s }
+func (s setting) withYAMLAlias(key string) setting     { s.yamlAlias = key; return s }
 func inGroup(group string, settings ...setting) []setting {
 	for i := range settings {
 		settings[i].group = group
@@ -77,8 +81,8 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue { return textValue{&c.Node, checkID} }).withShownDefault("kept in the data directory"),
 		newSetting("data", "DIR", "./data", "data directory: Raft log, snapshots and the node's identity",
 			func(c *Config) settingValue { return textValue{field: &c.Data} }),
-		newSetting("upstream", "URL", "", "address of the app, http://host:port or unix:/path",
-			func(c *Config) settingValue { return textValue{&c.Upstream, checkUpstream} }).withShownDefault("none: a gateway").asNotRepeatable(),
+		newSetting("upstream", "URL", "", "address of the app, http://host:port or unix:/path; may be repeated, once for each app instance",
+			func(c *Config) settingValue { return upstreamListValue{&c.Upstream, &c.FurtherUpstreams} }).withShownDefault("none: a gateway").asList().withEmptyReset().withYAMLAlias("upstreams"),
 		newSetting("exec", "CMD", "", "command of the app, run once for each key or shard; replaces {addr}, {port}, {dir}, {key} and {shard}",
 			func(c *Config) settingValue { return textValue{&c.Exec, checkExec} }).withShownDefault("none: see --upstream").asNotRepeatable(),
 		newSetting("exec-per", "key|shard", "key", "with --exec, what each process of the app is for",
@@ -95,7 +99,7 @@ func nodeSettings() []setting {
 			}),
 		newSetting("exec-max", "N", "200", "with --exec, maximum number of processes; beyond it the longest unused one is stopped, or requests get 503",
 			func(c *Config) settingValue { return numberValue{field: &c.ExecMax, min: 1, max: 65535} }),
-		newSetting("max-upstream-conns", "N", "1024", "maximum concurrent connections to the app, or to each of its processes",
+		newSetting("max-upstream-conns", "N", "1024", "maximum concurrent connections to each app instance or process",
 			func(c *Config) settingValue { return numberValue{field: &c.MaxUpstreamConns, min: 1, max: 65535} }),
 		newSetting("max-shard-conns", "N", "half", "maximum concurrent connections for a single shard; further requests for it wait",
 			func(c *Config) settingValue {

@@ -81,6 +81,7 @@ func (c *Config) rules() []rule {
 		{"health", "", !c.Embedded || c.Health == "", "the app is in this process and has no health check", "leave it out"},
 		{"hooks", "", !c.Embedded || c.Hooks == "", "the app is in this process, and its hooks are Go functions", "remove it, and set Config.Acquire and Config.Release"},
 		{"hooks", "upstream", !c.hooksShareUpstreamAddress(), "this is the address of the app (upstream), so clients could call the hooks", "set only a path, such as /hooks, which clients cannot request, or use a separate address"},
+		{"hooks", "upstream", len(c.FurtherUpstreams) == 0 || !c.HooksAddress().HasSeparateAddress(), "the node has several app instances, and each needs its own hooks", "set only a path, such as /hooks, which is called at each instance"},
 		{"key", "", len(c.Keys) > 0, "no key source is set", "set at least one, such as header:X-Shard-Key"},
 		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "set --upstream, or use reject, hash-path or cookie"},
 		{
@@ -198,7 +199,9 @@ func (c *Config) collisionRules() []rule {
 			})
 		}
 		rules = append(rules, rule{
-			"upstream", listener.name, !reachesListener(listener.addr, c.UpstreamAddress()),
+			"upstream", listener.name, !slices.ContainsFunc(c.Upstreams(), func(upstream string) bool {
+				return reachesListener(listener.addr, UpstreamAddressOf(upstream))
+			}),
 			"this node listens there itself (" + listener.name + " " + listener.addr + ")", "name the address of the app",
 		}, rule{
 			"hooks", listener.name, !reachesListener(listener.addr, c.separateHooksHostPort()),

@@ -476,10 +476,10 @@ func (a *agent) ownedWithoutHooks(state *ack.State, hasLease bool) (owned []acka
 		if !hasLease {
 			phase = ackagent.HookAcquiring
 		}
-		if movesAway := state.Proposed().Owner(shard) != a.self; movesAway {
+		if movesAway := !state.Proposed().HasSameOwner(committed, shard); movesAway {
 			phase = ackagent.HookReleasing
 		}
-		owned = append(owned, ackagent.HeldShardView{Shard: shard, Epoch: committed.OwnedSince(shard), Phase: phase, Since: a.receivedAt[shard]})
+		owned = append(owned, ackagent.HeldShardView{Shard: shard, Epoch: committed.OwnedSince(shard), Instance: committed.Instance(shard), Phase: phase, Since: a.receivedAt[shard]})
 	}
 	return owned
 }

@@ -41,7 +41,7 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	}
 	for i := range n.options.Shards {
 		shard := shardmap.Shard(i)
-		movesAway := state.HasOpenProposal() && state.Proposed().Owner(shard) != n.self
+		movesAway := state.HasOpenProposal() && !state.Proposed().HasSameOwner(committed, shard)
 		if committed.Owner(shard) == n.self && !movesAway {
 			owned[shard] = uint64(committed.OwnedSince(shard))
 		}

@@ -93,19 +93,20 @@ func (upstreams *upstreams) keylessInstance(isHealthy func(instance int) bool) u
 	if !upstreams.hasInstances() {
 		return 0
 	}
-	count := uint32(len(upstreams.apps))
-	first := upstreams.nextKeyless.Add(1)
-	fallback := uint8(0)
-	for offset := range count {
-		instance := (first + offset) % count
-		pool := upstreams.apps[instance]
+	var usable [shardmap.MaxInstances]uint8
+	usableCount, fallback := uint32(0), uint8(0)
+	for instance, pool := range upstreams.apps {
 		if pool == nil {
 			continue
 		}
-		if (isHealthy == nil || isHealthy(int(instance))) && !pool.Breaker.IsTripped() {
-			return uint8(instance)
-		}
 		fallback = uint8(instance)
+		if (isHealthy == nil || isHealthy(instance)) && !pool.Breaker.IsTripped() {
+			usable[usableCount] = uint8(instance)
+			usableCount++
+		}
+	}
+	if usableCount > 0 {
+		return usable[upstreams.nextKeyless.Add(1)%usableCount]
 	}
 	return fallback
 }

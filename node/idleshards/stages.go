@@ -75,7 +75,7 @@ func (g *Stages) ranBefore(runs []proxy.Run) bool {
 func (g *Stages) RecordProposal(s *ack.State, self shardmap.NodeID, running func(shardmap.Shard) int) {
 	g.held, g.aborted = map[shardmap.Shard]bool{}, map[shardmap.Shard]bool{}
 	for shard := range s.Committed().Shards(self) {
-		if s.Proposed().Owner(shard) != self && running(shard) > 0 {
+		if !s.Proposed().HasSameOwner(s.Committed(), shard) && running(shard) > 0 {
 			g.held[shard] = true
 		}
 	}

@@ -87,7 +87,10 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	p.accessLogs.replace(settings.accessPath, settings.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
 	p.lameDuck.Store(int64(conf.LameDuck))
 	options.Version = version
-	options.Hooks = appHooks(conf, options.Proxy.DialUpstream, options.Dir.Disk())
+	if err = numberInstances(&options, conf); err != nil {
+		return nil, err
+	}
+	options.Hooks = appHooks(conf, &options)
 	if app != nil {
 		app.applyTo(&options)
 	}
@@ -198,10 +201,12 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 		options.HoldGrace = conf.HoldGrace
 	}
 	if conf.Upstream != "" {
-		instance := &appInstance{}
-		options.CheckApp = appChecker(proxyOpts.DialUpstream, conf.UpstreamAddress(), conf.Health, instance)
-		options.AppInstance = instance.get
 		options.Health = healthOptions(conf)
+		first, err := newInstance(conf, conf.Upstream)
+		if err != nil {
+			return node.Options{}, err
+		}
+		first.setFirst(&options)
 	}
 	return options, nil
 }
@@ -236,13 +241,10 @@ func proxyOptions(conf *config.Config) (proxy.Options, error) {
 	options.Disable = proxy.Optimizations{
 		EventLoop: conf.Disables(config.EventLoop), Multiplexing: conf.Disables(config.Multiplexing), Parking: conf.Disables(config.Parking), Splice: conf.Disables(config.Splice),
 	}
-	if conf.Upstream != "" {
-		options.DialUpstream, err = proxy.DialURL(conf.Upstream)
-	}
 	if hookURL := conf.HooksAddress(); !hookURL.HasSeparateAddress() {
 		options.HookPath = hookURL.Path
 	}
-	return options, err
+	return options, nil
 }
 
 // proxySettings converts the settings that a reload can change in a running proxy.

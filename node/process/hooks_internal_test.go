@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,18 @@ import (
 	"time"
 
 	"shardway/ack/agent"
+	"shardway/proxy"
 )
+
+// dialOf returns the function that connects to the app.
+func dialOf(t *testing.T, upstream string) func(context.Context) (net.Conn, error) {
+	t.Helper()
+	dial, err := proxy.DialURL(upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dial
+}
 
 // Hooks are sent to the address of the app with a path, or to a separate address over TCP or a
 // Unix socket.
@@ -42,11 +54,7 @@ func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 		{tcp.URL, "unix:" + socket, "localhost", "/lost"},
 	} {
 		c := parseConfig(t, "--upstream="+test.upstream, "--hooks="+test.hooks)
-		o, err := proxyOptions(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := appHooks(c, o.DialUpstream, "d7").Do(t.Context(), agent.HookCall{Kind: agent.HookLost, Seq: 1, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
+		r := instanceHooks(c, dialOf(t, test.upstream), "d7").Do(t.Context(), agent.HookCall{Kind: agent.HookLost, Seq: 1, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
 		if r.Err != nil {
 			t.Errorf("%+v: %v", test, r.Err)
 			continue
@@ -55,7 +63,7 @@ func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 			t.Errorf("%+v: asked %+v", test, a)
 		}
 	}
-	if appHooks(parseConfig(t, "--upstream="+tcp.URL), nil, "d7") != nil {
+	if instanceHooks(parseConfig(t, "--upstream="+tcp.URL), nil, "d7") != nil {
 		t.Error("an app without hooks has some")
 	}
 }

@@ -1,0 +1,154 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"shardway/proxy"
+	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
+	"shardway/shardmap"
+)
+
+// instanceApps are the app instances of one node. Each responds with its index and the headers that
+// the node has set.
+type instanceApps struct {
+	dials []func(context.Context) (net.Conn, error)
+	hits  [3]atomic.Int32
+}
+
+// newInstanceApps starts three app instances.
+func newInstanceApps(t *testing.T) *instanceApps {
+	apps := &instanceApps{}
+	for i := range apps.hits {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			apps.hits[i].Add(1)
+			fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
+		}))
+		t.Cleanup(server.Close)
+		dial, err := proxy.DialURL(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apps.dials = append(apps.dials, dial)
+	}
+	return apps
+}
+
+// options makes the apps the instances of a node.
+func (apps *instanceApps) options(o *proxy.Options) {
+	o.DialUpstream, o.FurtherUpstreams = apps.dials[0], apps.dials[1:]
+}
+
+// atInstance routes all shards to an app instance.
+func atInstance(instance uint8, epoch uint64) func(shardmap.Shard) route.Route {
+	return func(shardmap.Shard) route.Route {
+		return route.Route{Kind: route.Local, Instance: instance, Epoch: epoch}
+	}
+}
+
+// get sends a request and returns the body of the response.
+func (n *node) getBody(t *testing.T, header ...string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.addr+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body := make([]byte, 100)
+	length, _ := response.Body.Read(body)
+	return string(body[:length])
+}
+
+func TestRequestsGoToTheInstanceOfTheirShard(t *testing.T) {
+	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", apps.options)
+	for instance := range uint8(3) {
+		epoch := uint64(instance) + 5
+		n.swap(epoch, epoch, atInstance(instance, epoch))
+		for range 3 { // new and reused connections, and the event loop
+			want := fmt.Sprintf("%d instance=%d epoch=%d", instance, instance+1, epoch)
+			if got := n.getBody(t, "X-Shard-Key", "alice", "Shardway-Instance", "9"); got != want {
+				t.Errorf("response %q, want %q", got, want)
+			}
+		}
+	}
+}
+
+func TestNodeWithOneInstanceSendsNoInstanceHeader(t *testing.T) {
+	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", func(o *proxy.Options) { o.DialUpstream = apps.dials[0] })
+	if got := n.getBody(t, "X-Shard-Key", "alice", "Shardway-Instance", "9"); got != "0 instance= epoch=1" {
+		t.Errorf("response %q", got)
+	}
+}
+
+// A shard may move to a sibling after a request has found its connection, and before the node admits it.
+// The old instance must not get the request under the new epoch.
+func TestRequestIsRoutedAgainIfItsShardMovesToASibling(t *testing.T) {
+	apps := newInstanceApps(t)
+	var n *node
+	moved := false
+	dial := apps.dials[0]
+	apps.dials[0] = func(ctx context.Context) (net.Conn, error) {
+		if !moved {
+			moved = true
+			n.swap(9, 9, atInstance(1, 9)) // the dial of the old instance succeeds afterwards
+		}
+		return dial(ctx)
+	}
+	n = newNode(t, "a", "", apps.options)
+	if got := n.getBody(t, "X-Shard-Key", "alice"); got != "1 instance=2 epoch=9" {
+		t.Errorf("response %q", got)
+	}
+	if hits := apps.hits[0].Load(); hits != 0 {
+		t.Errorf("the old instance got %d requests", hits)
+	}
+	// The same for a connection that is idle.
+	n.swap(10, 10, atInstance(0, 10))
+	_ = n.getBody(t, "X-Shard-Key", "alice")
+	n.swap(11, 11, atInstance(2, 11))
+	if got := n.getBody(t, "X-Shard-Key", "alice"); got != "2 instance=3 epoch=11" {
+		t.Errorf("response %q", got)
+	}
+}
+
+func TestRequestsWithoutKeyUseHealthyInstances(t *testing.T) {
+	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", apps.options, func(o *proxy.Options) {
+		o.InstanceHealthy = func(instance int) bool { return instance != 1 }
+		o.Settings.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "local"})
+	})
+	for range 6 {
+		_ = n.getBody(t)
+	}
+	if apps.hits[0].Load() != 3 || apps.hits[1].Load() != 0 || apps.hits[2].Load() != 3 {
+		t.Errorf("instances got %d, %d and %d requests", apps.hits[0].Load(), apps.hits[1].Load(), apps.hits[2].Load())
+	}
+}
+
+func TestShardOfAnAbsentInstanceWaits(t *testing.T) {
+	apps := newInstanceApps(t)
+	apps.dials[1] = nil
+	n := newNode(t, "a", "", apps.options)
+	n.swap(5, 5, atInstance(1, 5))
+	done := make(chan string)
+	go func() { done <- n.getBody(t, "X-Shard-Key", "alice") }()
+	n.swap(6, 6, atInstance(2, 6))
+	if got := <-done; got != "2 instance=3 epoch=6" {
+		t.Errorf("response %q", got)
+	}
+}
