@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/node/apphealth"
 	"shardway/shardmap"
@@ -125,3 +127,58 @@ func TestNodeWithoutHealthyInstancesLosesItsShards(t *testing.T) {
 	})
 }
 
+func TestDrainOfAnInstanceMovesItsShardsToItsSiblings(t *testing.T) {
+	bubble(t, func(w *world) {
+		startInstances(w)
+		before := w.committed()
+		do := func(action api.Action) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			return w.running()[0].node.API().Do(ctx, action)
+		}
+		for _, refused := range []struct {
+			action api.Action
+			want   string
+		}{
+			{api.Action{Verb: api.Drain, Node: "b/4"}, "instances 1 to 3"},
+			{api.Action{Verb: api.Drain, Node: "x/1"}, "unknown node"},
+			{api.Action{Verb: api.Drain, Node: "b/2", Safe: true}, "no options"},
+			{api.Action{Verb: api.Cordon, Node: "b/2"}, "name the node"},
+		} {
+			if err := do(refused.action); err == nil || !strings.Contains(err.Error(), refused.want) {
+				w.t.Errorf("%+v: %v, want %q", refused.action, err, refused.want)
+			}
+		}
+		if err := do(api.Action{Verb: api.Drain, Node: "b/2"}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.until("b/2 owns nothing", func() bool { return w.committed().InstanceCount("b", 1) == 0 })
+		w.untilSettled("a", "b", "c")
+		for _, move := range shardmap.Diff(before, w.committed()) {
+			if move.From != "b" || move.FromInstance != 1 || move.To != "b" {
+				w.t.Errorf("another shard moved: %+v", move)
+			}
+		}
+		for _, listed := range w.running()[0].node.API().Status().Nodes {
+			if listed.ID == "b" && (len(listed.Instances) != 3 || listed.Instances[1].State != "drained" || listed.Instances[0].State != "active") {
+				w.t.Errorf("instances of b: %+v", listed.Instances)
+			}
+		}
+		if err := do(api.Action{Verb: api.Drain, Node: "b/1"}); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := do(api.Action{Verb: api.Drain, Node: "b/3"}); err == nil || !strings.Contains(err.Error(), "--force") {
+			w.t.Errorf("the last instance: %v", err)
+		}
+		w.until("b/1 owns nothing", func() bool { return w.committed().InstanceCount("b", 0) == 0 })
+		for _, name := range []string{"b/1", "b/2"} {
+			if err := do(api.Action{Verb: api.Uncordon, Node: name}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.until("all instances own shards", func() bool {
+			m := w.committed()
+			return m.InstanceCount("b", 0) > 0 && m.InstanceCount("b", 1) > 0
+		})
+	})
+}

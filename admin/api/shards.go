@@ -10,10 +10,12 @@ const (
 // Shard is a shard in the response of GET /v1/shards.
 type Shard struct {
 	Shard uint32 `json:"shard"`
-	State string `json:"state"`        // owned, moving, orphaned
-	Owner string `json:"owner"`        // in the committed map; empty if orphaned
-	Epoch uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
-	To    string `json:"to,omitempty"` // new owner in the current proposal
+	State string `json:"state"` // owned, moving, orphaned
+	Owner string `json:"owner"` // in the committed map; empty if orphaned
+	// Instance is the number of the owner's app instance. It is absent if no node has several instances.
+	Instance int    `json:"instance,omitempty"`
+	Epoch    uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
+	To       string `json:"to,omitempty"` // new owner in the current proposal
 	// Previous is the previous owner, or the last owner of an orphaned shard. Empty means none.
 	Previous string `json:"previous,omitempty"`
 	// Released is true if the app of the previous owner has released the shard for the current owner,

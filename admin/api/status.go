@@ -132,6 +132,16 @@ type Node struct {
 	// informed. It is absent if the node serves them, or owns none.
 	Unavailable     string `json:"unavailable,omitempty"`
 	LastHeartbeatMS int64  `json:"last_heartbeat_ms"` // milliseconds since its last heartbeat reached the leader; -1 if unknown to the responding node
+	// Instances are its app instances, in the order of their numbers. It is absent for a node with one
+	// instance.
+	Instances []Instance `json:"instances,omitempty"`
+}
+
+// Instance is an app instance of a node.
+type Instance struct {
+	Number int    `json:"number"` // from 1 on
+	State  string `json:"state"`  // active, unhealthy, draining or drained
+	Shards int    `json:"shards"` // number of shards that it owns in the committed map
 }
 
 // NodeList is the response of GET /v1/nodes.

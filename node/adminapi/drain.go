@@ -59,6 +59,9 @@ func (a *API) SelfState() api.DrainState {
 func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	replicated := a.options.View.State()
 	id := shardmap.NodeID(node)
+	if owner, instance, isInstance := shardmap.ParseInstance(id); isInstance {
+		return a.instanceDrainState(replicated, owner, instance)
+	}
 	if !replicated.Policy().IsDraining(id) && !a.options.View.HasNode(node) {
 		return api.DrainState{}, a.options.View.UnknownNode(node)
 	}

@@ -34,6 +34,7 @@ func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node 
 		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
 			hasMap := committed.Epoch() > 0
 			refineWithLeaderView(node, view, isAlive, hasMap)
+			node.Instances = instancesOf(committed, policy, view)
 		}
 		if name == leaderID {
 			node.Role = "leader"
@@ -42,6 +43,24 @@ func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node 
 	}
 	slices.SortFunc(list, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
 	return list
+}
+
+// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one.
+func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView) []api.Instance {
+	count := leaderloop.InstanceCount(view)
+	if count < 2 {
+		return nil
+	}
+	instances := make([]api.Instance, count)
+	for i := range instances {
+		instance := shardmap.Instance(i)
+		shards := committed.InstanceCount(view.Node, instance)
+		instances[i] = api.Instance{
+			Number: instance.Number(), Shards: shards,
+			State: leaderloop.InstanceState(policy, view.Node, instance, view.Heartbeat.Instances, shards),
+		}
+	}
+	return instances
 }
 
 // knownNodes returns, by ID, the nodes that are known from gossip (members), from Raft's configuration (voters

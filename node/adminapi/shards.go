@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"slices"
 
 	"shardway/ack"
 	"shardway/admin/api"
@@ -30,6 +31,7 @@ func (a *API) Shards() api.ShardList {
 	replicated := a.options.Router.State()
 	committed := replicated.Committed()
 	list := api.ShardList{Epoch: uint64(committed.Epoch()), Proposed: uint64(replicated.Proposed().Epoch()), Total: committed.Len(), Shards: make([]api.Shard, committed.Len())}
+	hasInstances := slices.ContainsFunc(committed.Members(), func(member shardmap.Member) bool { return member.Instances != 0 })
 	notServingReason := a.options.Findings().notServingReasons()
 	for i := range list.Shards {
 		shard := shardmap.Shard(i)
@@ -37,12 +39,15 @@ func (a *API) Shards() api.ShardList {
 			Shard: uint32(i), State: api.ShardOwned, Owner: string(committed.Owner(shard)), Epoch: uint64(committed.OwnedSince(shard)),
 			Previous: string(replicated.PreviousOwner(shard)),
 		}
+		if hasInstances && list.Shards[i].Owner != "" {
+			list.Shards[i].Instance = committed.Instance(shard).Number()
+		}
 		_, _, list.Shards[i].Released = replicated.ReleaseNote(shard)
 		list.Shards[i].Unavailable = notServingReason(list.Shards[i].Owner)
-		list.Shards[i].StaleReturn = replicated.IsBarred(committed.Owner(shard), shard)
+		list.Shards[i].StaleReturn = replicated.IsBarred(committed.OwnerInstanceID(shard), shard)
 		switch {
-		case replicated.HasOpenProposal() && replicated.Proposed().Owner(shard) != committed.Owner(shard):
-			list.Shards[i].State, list.Shards[i].To = api.ShardMoving, string(replicated.Proposed().Owner(shard))
+		case replicated.HasOpenProposal() && !replicated.Proposed().HasSameOwner(committed, shard):
+			list.Shards[i].State, list.Shards[i].To = api.ShardMoving, string(replicated.Proposed().OwnerInstanceID(shard))
 		case committed.Owner(shard) == "":
 			list.Shards[i].State = api.ShardOrphaned
 		}

@@ -42,6 +42,12 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 	if err != nil {
 		return err
 	}
+	if node, instance, isInstance := shardmap.ParseInstance(change.Node); isInstance {
+		if err := l.checkInstance(ctx, action, node, instance); err != nil {
+			return err
+		}
+		return l.submitPolicyChange(ctx, change)
+	}
 	if action.Verb != api.Drain {
 		return l.submitPolicyChange(ctx, change)
 	}
@@ -61,6 +67,13 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone}
 	policy := l.options.View.State().Policy()
+	node, _, isInstance := shardmap.ParseInstance(change.Node)
+	if isInstance && !policy.Drained[change.Node] {
+		if !l.options.View.HasNode(string(node)) {
+			return change, l.options.View.UnknownNode(string(node))
+		}
+		action.Node = string(node) // the node is known
+	}
 	isInPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0
 	isKnownNode := action.Node == "" || isInPolicy || l.options.View.HasNode(action.Node)
 	if !isKnownNode {

@@ -1,0 +1,71 @@
+package leaderloop
+
+import (
+	"context"
+	"fmt"
+
+	"shardway/ack"
+	"shardway/ack/leader"
+	"shardway/admin/api"
+	"shardway/shardmap"
+)
+
+// checkInstance returns an error if an action must not be performed on one app instance of a node. The
+// drain of the last healthy instance would leave the shards of the node without an app.
+func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node shardmap.NodeID, instance shardmap.Instance) error {
+	name := shardmap.InstanceName(node, instance)
+	policy := l.options.View.State().Policy()
+	switch action.Verb {
+	case api.Uncordon:
+		return nil // also of an instance that is gone
+	case api.Drain, api.AppRestarted:
+	default:
+		return fmt.Errorf("%w: %s concerns nodes, and %q is an app instance: name the node %q", api.ErrInvalid, action.Verb, name, node)
+	}
+	if action.Safe || action.IdleFirst != "" || action.ReleaseTimeout != "" {
+		return fmt.Errorf("%w: the drain of an app instance has no options: leave them out, or drain the node %q", api.ErrInvalid, node)
+	}
+	views, _ := l.View(ctx)
+	member, _ := FindMember(views, string(node))
+	count := InstanceCount(member)
+	if count < 2 {
+		return fmt.Errorf("%w: node %q has one app instance: name the node", api.ErrInvalid, node)
+	}
+	if int(instance) >= count {
+		return fmt.Errorf("%w: node %q has the app instances 1 to %d", api.ErrInvalid, node, count)
+	}
+	if action.Verb != api.Drain || action.Force || policy.Drained[name] {
+		return nil
+	}
+	_, isLast := member.Heartbeat.Instances.Without(func(other shardmap.Instance) bool {
+		return other == instance || policy.DrainsInstance(node, other)
+	})
+	if isLast {
+		return fmt.Errorf("%w: no other instance of node %q can own its shards; add --force to move them to other nodes", api.ErrRefused, node)
+	}
+	return nil
+}
+
+// InstanceCount returns the number of app instances of a node, as far as the leader knows. It is zero
+// before the first heartbeat of the node.
+func InstanceCount(member leader.MemberView) int {
+	if member.SinceHeartbeat < 0 || member.Heartbeat.Boot == 0 {
+		return 0
+	}
+	return len(member.Heartbeat.InstancesStartedAfter) + 1
+}
+
+// InstanceState returns the state of an app instance of a node, for status output. The instance may own
+// shards if it is in mayOwn.
+func InstanceState(policy *ack.Policy, node shardmap.NodeID, instance shardmap.Instance, mayOwn shardmap.InstanceSet, shards int) string {
+	isDrained := policy.DrainsInstance(node, instance)
+	switch {
+	case isDrained && shards > 0:
+		return "draining"
+	case isDrained:
+		return "drained"
+	case mayOwn.Has(instance):
+		return "active"
+	}
+	return "unhealthy"
+}
