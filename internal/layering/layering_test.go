@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":         {"internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
-		"config":            {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
+		"config":            {"shardmap", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
 		"queue":     {"internal/linkedlist"},
 		"diagnosis": {},
@@ -88,7 +88,7 @@ func allowed() map[string][]string {
 		"admin/localsock": {},
 		// The composition.
 		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard"},
-		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
+		"node/apphealth":   {"ack", "ack/agent", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
 		"node/crashdetect": {"node/control", "peer", "proxy/poison", "internal/clock"},
@@ -117,7 +117,7 @@ func allowed() map[string][]string {
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
-		"node/process":     {"node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"shardmap", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.

@@ -292,10 +292,12 @@ func (c *Cluster) killProcesses(tb testing.TB) (errs []error) {
 				tb.Errorf("node %s crashed: %s", node.ID, line)
 			}
 		}
-		for _, process := range node.App.processes {
-			errs = append(errs, process.process.kill())
-			if line := process.process.crashLine(); line != "" {
-				tb.Errorf("app %s crashed: %s", node.ID, line)
+		for _, app := range node.apps() {
+			for _, process := range app.processes {
+				errs = append(errs, process.process.kill())
+				if line := process.process.crashLine(); line != "" {
+					tb.Errorf("app %s crashed: %s", app.name, line)
+				}
 			}
 		}
 		if node.PeerProxy != nil {

@@ -33,6 +33,8 @@ type Node struct {
 	DataDir string
 	// App is the app behind the node.
 	App *App
+	// Instances are all its apps, if AddInstance was called; App is the first one.
+	Instances []*App
 	// Binary is the path of the program that its next process runs. Empty means
 	// Binaries.Node of the cluster.
 	Binary string
@@ -63,12 +65,15 @@ func (n *Node) Args() []string {
 	if n.PeerProxy != nil {
 		args = append(args, "--peer-advertise", n.PeerProxy.Addr())
 	}
-	return keepLastUpstream(append(args, n.flags...))
+	return n.keepLastUpstream(append(args, n.flags...))
 }
 
 // keepLastUpstream removes the first --upstream from args if another one follows. A test can so
-// replace the app of a node by a later flag.
-func keepLastUpstream(args []string) []string {
+// replace the app of a node by a later flag. A node with several instances keeps all.
+func (n *Node) keepLastUpstream(args []string) []string {
+	if len(n.Instances) > 0 {
+		return args
+	}
 	for i, arg := range slices.Backward(args) {
 		if arg != "--upstream" && !strings.HasPrefix(arg, "--upstream=") {
 			continue
@@ -88,7 +93,7 @@ func (n *Node) Start(tb testing.TB, flags ...string) {
 		tb.Fatalf("node %s is already running", n.ID)
 	}
 	n.cluster.endFault(n)
-	args := keepLastUpstream(append(n.Args(), flags...))
+	args := n.keepLastUpstream(append(n.Args(), flags...))
 	command := n.location.command(n.cluster.opts.Binaries.nodeCommand(args)...)
 	process, err := n.cluster.spawner.launch(n.logFile(), n.cluster.dir, command)
 	if err != nil {

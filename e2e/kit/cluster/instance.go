@@ -1,0 +1,53 @@
+//go:build linux
+
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// AddInstance starts a further app behind a node that has not started yet. The app is in no history of
+// the cluster: the test checks its runs itself (App.Runs).
+func (n *Node) AddInstance(tb testing.TB) *App {
+	tb.Helper()
+	if n.Running() {
+		tb.Fatalf("node %s runs already", n.ID)
+	}
+	if len(n.Instances) == 0 {
+		n.Instances = []*App{n.App}
+	}
+	name := n.ID + "-" + strconv.Itoa(len(n.Instances)+1)
+	app := &App{cluster: n.cluster, name: name, location: n.location, Addr: n.location.controlAddr(n.cluster.port(tb))}
+	app.Start(tb)
+	n.Instances = append(n.Instances, app)
+	n.flags = append(n.flags, "--upstream", "http://"+app.Addr)
+	return app
+}
+
+// apps returns all apps of the node.
+func (n *Node) apps() []*App {
+	if len(n.Instances) > 0 {
+		return n.Instances
+	}
+	return []*App{n.App}
+}
+
+// Runs returns all runs that the app has recorded.
+func (a *App) Runs(tb testing.TB) []history.Run {
+	tb.Helper()
+	runs, err := a.runs()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return runs
+}
+
+// Name returns the name of the app.
+func (a *App) Name() string { return a.name }
+
+// Responses returns all responses of clients so far.
+func (c *Cluster) Responses() []history.Response { return slices.Clone(c.responses) }
