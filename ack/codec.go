@@ -59,8 +59,9 @@ func (w *writer) timing(timing Timing) {
 // ErrCorrupt. The encoding of a value is unique: the reader rejects padded numbers and other
 // alternatives, so that equal states have equal bytes on every node.
 type reader struct {
-	buf []byte
-	err error
+	buf     []byte
+	err     error
+	version FormatVersion // of the encoding, once formatVersion has read it
 }
 
 // fail records an error, unless there is one already, and drops the remaining input.
@@ -173,6 +174,10 @@ func (r *reader) shardMap() *shardmap.Map {
 	m, err := shardmap.Decode(b)
 	if err != nil {
 		r.fail(err.Error())
+		return nil
+	}
+	if m.HasInstances() && !r.version.HasInstances() {
+		r.fail(errInstances.Error())
 		return nil
 	}
 	return m

@@ -10,12 +10,20 @@ import "fmt"
 // raises the format version.
 type FormatVersion uint8
 
-// The format versions that this program supports. A new cluster starts at MinFormatVersion. Version
+// The format versions that this program supports. A new cluster starts at MaxFormatVersion. Version
 // 1 was written by development versions only; this program refuses it.
 const (
 	MinFormatVersion FormatVersion = 2
-	MaxFormatVersion FormatVersion = 2
+	MaxFormatVersion FormatVersion = 3
 )
+
+// InstancesFormatVersion is the first format version that can contain app instances after the first
+// one of a node: in maps, heartbeats, policies and reports of apps. Everything else is encoded as in
+// the version before.
+const InstancesFormatVersion FormatVersion = 3
+
+// HasInstances reports whether data of this format version can contain app instances.
+func (v FormatVersion) HasInstances() bool { return v >= InstancesFormatVersion }
 
 // FormatVersionError reports data of a format version that this program does not support, or a
 // cluster with such a format version in force. A newer or a development version wrote it. It
@@ -66,6 +74,7 @@ func (r *reader) formatVersion() FormatVersion {
 	if err := version.CheckSupported(); err != nil && r.err == nil {
 		r.err, r.buf = err, nil
 	}
+	r.version = version
 	return version
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
-const MaxMessage = 1536
+const MaxMessage = 2048
 
 // MaxUnacquired is the maximum length of Heartbeat.UnacquiredShards and of Heartbeat.KeptShards.
 const MaxUnacquired = 256
@@ -93,7 +93,8 @@ type Heartbeat struct {
 	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
 	// process started; zero means unknown. It becomes part of an AppReport.
 	AppStartedAfter shardmap.Epoch
-	// Instances are the app instances that may own shards; zero for a node with one instance.
+	// Instances are the app instances that may own shards; zero for a node with one instance, and
+	// before InstancesFormatVersion is in force.
 	Instances shardmap.InstanceSet
 	// InstancesStartedAfter contains AppStartedAfter of each instance after the first one. It is
 	// empty for a node with one instance.
@@ -262,14 +263,17 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 }
 
 // hasInstances reports whether the heartbeat contains the section about instances. A node with one
-// instance omits it.
+// instance omits it, and so does a heartbeat of a format version without instances.
 func (h *Heartbeat) hasInstances() bool {
-	return h.Instances != 0 || len(h.InstancesStartedAfter) > 0
+	return (h.Instances != 0 || len(h.InstancesStartedAfter) > 0) && h.FormatVersion.HasInstances()
 }
+
+// OmitInstances removes the app instances from the heartbeat, as if the node had only the first one.
+func (h *Heartbeat) OmitInstances() { h.Instances, h.InstancesStartedAfter = 0, nil }
 
 // instances reads the section about instances, if there is one.
 func (r *reader) instances(h *Heartbeat) {
-	if r.err != nil || len(r.buf) == 0 {
+	if r.err != nil || len(r.buf) == 0 || !r.version.HasInstances() {
 		return
 	}
 	h.Instances = shardmap.InstanceSet(r.uint(0, maxUint32))

@@ -56,7 +56,7 @@ func TestLevelAboveTheProgramStopsIt(t *testing.T) {
 		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxFormatVersion+1, err, outcome)
 	}
 	// Ignored old reports prevent nothing.
-	if next, outcome, err = s.Apply(2, 3, EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 2, Version: MaxFormatVersion + 1})); err != nil || outcome != OutcomeIgnored || next.FormatVersion() != MinFormatVersion {
+	if next, outcome, err = s.Apply(2, 3, EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 2, Version: MaxFormatVersion + 1})); err != nil || outcome != OutcomeIgnored || next.FormatVersion() != MaxFormatVersion {
 		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
 	}
 }

@@ -29,6 +29,9 @@ const (
 	maxFormatNumber = 255
 )
 
+// errInstances reports app instances in data of a format version without them.
+var errInstances = fmt.Errorf("app instances need format version %d", InstancesFormatVersion)
+
 // bootstrapEntry is the log entry that creates the cluster.
 type bootstrapEntry struct {
 	clusterID string
@@ -79,9 +82,9 @@ type CommitEntry struct {
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
 // number of shards (1 to MaxShards) and its first timing. Only the first such entry counts. It
-// is encoded at MinFormatVersion, the first format version in force.
+// is encoded at MaxFormatVersion, which becomes the first format version in force.
 func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
-	w := newWriter(MinFormatVersion)
+	w := newWriter(MaxFormatVersion)
 	w.byte(kindBootstrap)
 	w.text(cluster)
 	w.uint(uint64(shards))
@@ -105,6 +108,9 @@ func EncodeProposal(version FormatVersion, proposal ProposalEntry) ([]byte, erro
 	encodedMap, err := proposal.Want.WithEpoch(shardmap.New(proposal.Want.Len()), proposal.Want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
+	}
+	if proposal.Want.HasInstances() && !max(version, MinFormatVersion).HasInstances() {
+		return nil, fmt.Errorf("ack: encode proposal: %w", errInstances)
 	}
 	w := newWriter(version)
 	w.buf = append(slices.Grow(w.buf, len(encodedMap)+64), kindProposal)

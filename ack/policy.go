@@ -233,11 +233,16 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 	return s, OutcomePolicyChanged, nil
 }
 
+// namesInstance reports whether the change is about one app instance of a node.
+func (c Change) namesInstance() bool {
+	_, _, isInstance := shardmap.ParseInstance(c.Node)
+	return isInstance
+}
+
 // hasInstanceOptions reports whether the change drains an app instance with options, which only the
 // drain of a node has.
 func (c Change) hasInstanceOptions() bool {
-	_, _, isInstance := shardmap.ParseInstance(c.Node)
-	return isInstance && c.Kind == ChangeDrain && (c.ReleaseTimeout > 0 || c.SafeDrain)
+	return c.namesInstance() && c.Kind == ChangeDrain && (c.ReleaseTimeout > 0 || c.SafeDrain)
 }
 
 // DrainsInstance reports whether the app instance of the node is drained, but not the whole node.
@@ -266,6 +271,9 @@ func (s *State) CheckChanges(changes []Change) error {
 	}
 	if slices.ContainsFunc(changes, func(change Change) bool { return change.Kind == ChangePin && change.Node != "" && change.Zone != "" }) {
 		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
+	}
+	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
+		return fmt.Errorf("%w: %w", ErrChange, errInstances)
 	}
 	if slices.ContainsFunc(changes, Change.hasInstanceOptions) {
 		return fmt.Errorf("%w: the drain of an app instance has no options", ErrChange)

@@ -119,7 +119,7 @@ const (
 // is unchanged and the node must stop.
 func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, error) {
 	entry, version, err := decodeCommand(command)
-	if err == nil && version > s.formatVersion {
+	if err == nil && version > s.formatVersion && s.Bootstrapped() { // before the bootstrap, no other entry counts
 		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, version)
 	}
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, erro
 	next.index = index
 	switch entry := entry.(type) {
 	case bootstrapEntry:
-		return next.applyBootstrap(entry)
+		return next.applyBootstrap(version, entry)
 	case ProposalEntry:
 		return next.applyProposal(term, entry)
 	case CommitEntry:
@@ -162,12 +162,12 @@ func (s *State) ignore() (*State, Outcome, error) {
 }
 
 // applyBootstrap creates the cluster, with a map of orphaned shards. Only the first bootstrap entry
-// of a log counts.
-func (s *State) applyBootstrap(entry bootstrapEntry) (*State, Outcome, error) {
+// of a log counts. Its format version is in force from then on.
+func (s *State) applyBootstrap(version FormatVersion, entry bootstrapEntry) (*State, Outcome, error) {
 	if s.Bootstrapped() {
 		return s.ignore()
 	}
-	s.clusterID = entry.clusterID
+	s.clusterID, s.formatVersion = entry.clusterID, version
 	s.committed = shardmap.New(entry.shards)
 	s.proposed = s.committed
 	s.timing, s.previousTiming, s.timingIndex = entry.timing, entry.timing, s.index

@@ -7,6 +7,9 @@ import (
 	"net"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/node/apphealth"
 	"shardway/node/eventlog"
@@ -30,6 +33,9 @@ type instanceSelection struct {
 	health   *apphealth.Group
 	watches  []*appWatch // by instance; a watch is nil if restarts of the app do not matter
 	selector ackagent.InstanceSelector
+	log      zerolog.Logger
+	// hasWarned means that a warning about a format version without instances has been logged.
+	hasWarned bool
 }
 
 // newAppHealth creates the watches and the checkers of all app instances.
@@ -58,7 +64,7 @@ func (n *Node) newAppHealth() {
 	}
 	n.health = apphealth.NewGroup(checkers...)
 	if len(instances) > 1 {
-		n.instances = &instanceSelection{self: n.self, health: n.health, watches: n.appWatches}
+		n.instances = &instanceSelection{self: n.self, health: n.health, watches: n.appWatches, log: n.options.Log}
 	}
 }
 
@@ -103,6 +109,10 @@ func (is *instanceSelection) addTo(now time.Duration, observation *ackagent.Obse
 	if is == nil {
 		return
 	}
+	if !observation.State.FormatVersion().HasInstances() {
+		is.addFirst(observation)
+		return
+	}
 	committed := observation.State.Committed()
 	health := is.selector.Update(now, is.health.Checks(), func(instance shardmap.Instance) bool {
 		return committed.InstanceCount(is.self, instance) > 0
@@ -111,6 +121,17 @@ func (is *instanceSelection) addTo(now time.Duration, observation *ackagent.Obse
 	for _, watch := range is.watches[1:] {
 		observation.InstancesStartedAfter = append(observation.InstancesStartedAfter, watch.startedAfter())
 	}
+}
+
+// addFirst adds the health of the first instance, to which all shards of the node belong before
+// ack.InstancesFormatVersion is in force.
+func (is *instanceSelection) addFirst(observation *ackagent.Observation) {
+	if !is.hasWarned {
+		is.hasWarned = true
+		is.log.Warn().Uint8("format_version", uint8(ack.InstancesFormatVersion)).Str("remedy", "update all nodes, then run shardway upgrade finalize").Msg("further app instances wait for upgrade")
+	}
+	first := is.health.Checks()[0]
+	observation.Unhealthy, observation.App = first.Absent || first.Unhealthy, first.Health
 }
 
 // onStateApplied is appWatch.onStateApplied for the instances after the first one. is may be nil.

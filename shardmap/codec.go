@@ -69,10 +69,16 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 
 // codecVersion returns the version with which the map is encoded.
 func (m *Map) codecVersion() byte {
-	if m.instances != nil || slices.ContainsFunc(m.members, func(member Member) bool { return member.Instances != 0 }) {
+	if m.HasInstances() {
 		return instancesVersion
 	}
 	return codecVersion
+}
+
+// HasInstances reports whether a node has another app instance than its first one, so that the map
+// has the newer encoding.
+func (m *Map) HasInstances() bool {
+	return m.instances != nil || slices.ContainsFunc(m.members, func(member Member) bool { return member.Instances != 0 })
 }
 
 // appendMembers appends the table of members.

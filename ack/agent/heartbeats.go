@@ -45,6 +45,9 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 		Instances:          obs.Instances, InstancesStartedAfter: obs.InstancesStartedAfter,
 		Leaving: obs.Leaving, Goodbye: a.stopped,
 	}
+	if !heartbeat.FormatVersion.HasInstances() {
+		heartbeat.OmitInstances()
+	}
 	if a.stopped {
 		heartbeat.RestartWithin = obs.RestartWithin
 	}

@@ -20,6 +20,9 @@ func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answe
 	if received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {
 		return ack.Answer{}, false // repeated or overtaken
 	}
+	if !l.in.state.FormatVersion().HasInstances() { // the node may have applied the next format version earlier
+		received.OmitInstances()
+	}
 	l.members.storeHeartbeat(l.in.now, node, received)
 	if sentAt, isProof := node.evaluateEcho(l.in); isProof {
 		l.leases.confirm(node.heartbeat.Server, sentAt)

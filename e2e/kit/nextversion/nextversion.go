@@ -10,26 +10,26 @@ package nextversion
 import "shardway/internal/overlay"
 
 // Level is the format version that only this program supports.
-const Level = 3
+const Level = 4
 
 // Overlay writes the files of the overlay into dir and returns the argument of go build
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	files := overlay.New(root)
 	for _, edit := range []overlay.Edit{
-		{Decl: "ack.MinFormatVersion", Old: "	MaxFormatVersion FormatVersion = 2\n", New: "	MaxFormatVersion FormatVersion = 3\n"},
+		{Decl: "ack.MinFormatVersion", Old: "	MaxFormatVersion FormatVersion = 3\n", New: "	MaxFormatVersion FormatVersion = 4\n"},
 		{
 			Decl: "ack.newWriter", Old: "\treturn writer{buf: []byte{byte(max(version, MinFormatVersion))}}\n",
-			New: `	if version == 3 {
-		return writer{buf: []byte{3, 'L'}}
+			New: `	if version == 4 {
+		return writer{buf: []byte{4, 'L'}}
 	}
 	return writer{buf: []byte{byte(max(version, MinFormatVersion))}}
 `,
 		},
 		{Decl: "ack.reader.formatVersion", Old: "		r.err, r.buf = err, nil\n	}\n", New: `		r.err, r.buf = err, nil
 	}
-	if version == 3 && r.byte() != 'L' {
-		r.fail("no mark of formatVersion 3")
+	if version == 4 && r.byte() != 'L' {
+		r.fail("no mark of formatVersion 4")
 	}
 `},
 	} {
