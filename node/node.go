@@ -352,7 +352,10 @@ func (n *Node) writeLimitOptions() writelimit.Options {
 	if n.options.Gateway {
 		return options
 	}
-	options.Hook, _ = n.options.Hooks.(writelimit.Hook)
+	options.Hooks = n.options.AliveHooks
+	if hook, hasHook := n.options.Hooks.(writelimit.Hook); hasHook && len(options.Hooks) == 0 {
+		options.Hooks = []writelimit.Hook{hook}
+	}
 	if endsWithNode := n.options.Proxy.Handler != nil || n.options.Processes != nil; !endsWithNode {
 		options.Dir = n.options.Dir
 	}

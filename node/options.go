@@ -15,6 +15,7 @@ import (
 	"shardway/node/apphealth"
 	"shardway/node/childproc"
 	"shardway/node/disk"
+	"shardway/node/writelimit"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -113,7 +114,10 @@ type Options struct {
 	// a shard up after the app has released it or ReleaseTimeout has passed. ReleaseTimeout is at most
 	// ack.MaxReleaseTimeout. AcquireTimeout bounds each attempt to acquire. nil means that the app is not
 	// informed, and that the node serves a shard as soon as it owns the shard.
-	Hooks                          Hooks
+	Hooks Hooks
+	// AliveHooks call the hook alive of each app instance, by instance. Empty means that the node has one
+	// instance, and Hooks implements writelimit.Hook if it has that hook.
+	AliveHooks                     []writelimit.Hook
 	ReleaseTimeout, AcquireTimeout time.Duration
 	// Processes runs one process of the app for each key or shard. It must also be Hooks, and Overdue must be set. nil means
 	// that the app runs already, or in this process.

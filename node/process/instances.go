@@ -65,7 +65,8 @@ func numberInstances(options *node.Options, conf *config.Config) error {
 }
 
 // appHooks returns the client for the hooks of an app in other processes, or nil if no hooks are
-// configured. options contain the connections to the app instances, and the data directory.
+// configured. options contain the connections to the app instances, and the data directory. With
+// several instances, appHooks also sets options.AliveHooks.
 func appHooks(conf *config.Config, options *node.Options) node.Hooks {
 	disk := options.Dir.Disk()
 	first := instanceHooks(conf, options.Proxy.DialUpstream, disk)
@@ -78,6 +79,9 @@ func appHooks(conf *config.Config, options *node.Options) node.Hooks {
 	all := &hooks.Instances{Calls: []*hooks.HTTP{first}}
 	for _, dial := range options.Proxy.FurtherUpstreams {
 		all.Calls = append(all.Calls, instanceHooks(conf, dial, disk))
+	}
+	for _, client := range all.Calls {
+		options.AliveHooks = append(options.AliveHooks, client)
 	}
 	return all
 }

@@ -4,7 +4,7 @@
 // Such an app continues to run when its node is killed, and another node may then own its shards. So the
 // node tells the app for how long it may still write, in one of two ways:
 //
-//   - The node calls the hook alive of the app several times within that time (Limit.RunHook).
+//   - The node calls the hook alive of each app instance several times within that time (Limit.RunHook).
 //   - The app sends GET /v1/owned to its node (Limit.ForOwned).
 //
 // A time is granted only after it was stored in the data directory. After a crash, the next process of the

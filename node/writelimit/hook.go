@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"sync"
 	"time"
 
 	ackagent "shardway/ack/agent"
 	"shardway/node/disk"
+	"shardway/shardmap"
 )
 
 const (
@@ -36,15 +38,25 @@ type Hook interface {
 }
 
 // HasHook reports whether the app has the hook alive, so that the caller must call RunHook.
-func (l *Limit) HasHook() bool { return l.o.Hook != nil }
+func (l *Limit) HasHook() bool { return len(l.o.Hooks) > 0 }
 
-// RunHook calls the hook alive repeatedly, until ctx ends.
+// RunHook calls the hook alive of each app instance repeatedly, until ctx ends. An instance that hangs
+// delays no call of its siblings.
 func (l *Limit) RunHook(ctx context.Context) {
-	defer l.o.Hook.CloseAlive()
+	var running sync.WaitGroup
+	for instance := range l.o.Hooks {
+		running.Go(func() { l.runHook(ctx, shardmap.Instance(instance)) })
+	}
+	running.Wait()
+}
+
+// runHook calls the hook alive of one app instance repeatedly, until ctx ends.
+func (l *Limit) runHook(ctx context.Context, instance shardmap.Instance) {
+	defer l.o.Hooks[instance].CloseAlive()
 	previousID := ""
 	for {
 		remaining, whole := l.forHook()
-		result := l.callHook(ctx, &previousID, remaining, max(whole, idlePause))
+		result := l.callHook(ctx, instance, &previousID, remaining, max(whole, idlePause))
 		pause := idlePause
 		switch {
 		case result == callNoHook:
@@ -70,19 +82,20 @@ const (
 	callRefused                    // no process listens at the address of the app
 )
 
-// callHook makes one call of the hook alive. remaining is how long the app may still write. previousID
-// contains the ID of the previous call if the app has accepted that one; callHook updates it.
-func (l *Limit) callHook(ctx context.Context, previousID *string, remaining, timeout time.Duration) callResult {
+// callHook makes one call of the hook alive of an app instance. remaining is how long the instance may still
+// write. previousID contains the ID of the previous call if the instance has accepted that one; callHook
+// updates it.
+func (l *Limit) callHook(ctx context.Context, instance shardmap.Instance, previousID *string, remaining, timeout time.Duration) callResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	committed := l.o.Router.State().Committed()
-	call := ackagent.AliveCall{ID: newCallID(), PreviousID: *previousID, MapEpoch: committed.Epoch(), ShardCount: committed.ShardCount(l.o.Self), WriteFor: remaining}
-	follows, refused, err := l.o.Hook.Alive(ctx, call)
+	call := ackagent.AliveCall{ID: newCallID(), PreviousID: *previousID, MapEpoch: committed.Epoch(), ShardCount: l.countShards(committed, instance), WriteFor: remaining}
+	follows, refused, err := l.o.Hooks[instance].Alive(ctx, call)
 	if *previousID = ""; err == nil && follows {
 		*previousID = call.ID
 	}
 	if err != nil {
-		l.o.Log.Debug().Err(err).Msg("app not informed of write permission")
+		l.o.Log.Debug().Err(err).Int("instance", instance.Number()).Msg("app not informed of write permission")
 	}
 	switch {
 	case refused:
@@ -95,11 +108,28 @@ func (l *Limit) callHook(ctx context.Context, previousID *string, remaining, tim
 	return callAccepted
 }
 
-// stopApp revokes the permission to write that an earlier process of this node gave the app with the hook
-// alive. It returns when the app has responded, or when the time in earlier has passed. If no earlier
-// process has stored a time, stopApp waits up to dead-after; then it also returns when no process listens
-// at the address of the app.
+// countShards returns the number of shards that an app instance owns in a map.
+func (l *Limit) countShards(m *shardmap.Map, instance shardmap.Instance) int {
+	if len(l.o.Hooks) == 1 {
+		return m.ShardCount(l.o.Self)
+	}
+	return m.InstanceCount(l.o.Self, instance)
+}
+
+// stopApp revokes the permission to write that an earlier process of this node gave each app instance with
+// the hook alive. It returns when stopInstance has returned for all of them.
 func (l *Limit) stopApp(ctx context.Context, earlier disk.AppAllowance) {
+	var running sync.WaitGroup
+	for instance := range l.o.Hooks {
+		running.Go(func() { l.stopInstance(ctx, shardmap.Instance(instance), earlier) })
+	}
+	running.Wait()
+}
+
+// stopInstance returns when the instance has responded that it must not write, or when the time in earlier
+// has passed. If no earlier process has stored a time, stopInstance waits up to dead-after; then it also
+// returns when no process listens at the address of the instance.
+func (l *Limit) stopInstance(ctx context.Context, instance shardmap.Instance, earlier disk.AppAllowance) {
 	nothingStored := earlier.Boot == 0
 	timeout := earlier.Alive
 	if nothingStored {
@@ -108,7 +138,7 @@ func (l *Limit) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for previousID := ""; ctx.Err() == nil; {
-		switch l.callHook(ctx, &previousID, 0, time.Second) {
+		switch l.callHook(ctx, instance, &previousID, 0, time.Second) {
 		case callAccepted, callNoHook:
 			return
 		case callRefused:

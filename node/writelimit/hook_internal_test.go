@@ -82,7 +82,7 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, _ := newTestLimit(t, clock.Virtual(), x.earlier, func(disk.AppAllowance) error { return nil })
-			l.o.Hook = &x.app
+			l.o.Hooks = []Hook{&x.app}
 			began := time.Now()
 			l.AwaitEarlier(t.Context())
 			if took := time.Since(began); took != x.took || len(x.app.calls) < x.calls || len(x.app.calls) > x.calls+1 {
@@ -104,7 +104,7 @@ func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := clock.Virtual()
 			app := &answeringApp{refused: outcome}
-			l := New(Options{Self: "a", Hook: app, Router: router.New("a", 4, c, nil), Timing: ack.DefaultTiming, InitialTiming: ack.DefaultTiming(), Clock: c, Log: zerolog.Nop()})
+			l := New(Options{Self: "a", Hooks: []Hook{app}, Router: router.New("a", 4, c, nil), Timing: ack.DefaultTiming, InitialTiming: ack.DefaultTiming(), Clock: c, Log: zerolog.Nop()})
 			ctx, stop := context.WithTimeout(t.Context(), 59*time.Second)
 			defer stop()
 			l.RunHook(ctx)
@@ -129,4 +129,44 @@ func (a *answeringApp) Alive(context.Context, ackagent.AliveCall) (follows, refu
 		return false, true, errors.New("refused")
 	}
 	return false, false, nil
+}
+
+// An instance that hangs must neither end the permission of its siblings nor keep its own one: at the start
+// of the node, it is the only reason to wait.
+func TestInstanceThatHangsDelaysNoCallOfItsSiblings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hanging, healthy := &hangingApp{}, &askedApp{answers: []error{nil}}
+		l, _ := newTestLimit(t, clock.Virtual(), disk.AppAllowance{Boot: 1, Alive: 6 * time.Second}, func(disk.AppAllowance) error { return nil })
+		l.o.Hooks = []Hook{hanging, healthy}
+		began := time.Now()
+		l.AwaitEarlier(t.Context())
+		if took := time.Since(began); took != 6*time.Second || len(healthy.calls) != 1 {
+			t.Errorf("the node waited %v for the instance that hangs, and called its sibling %d times", took, len(healthy.calls))
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		l.RunHook(ctx)
+		if len(healthy.calls) < 10 {
+			t.Errorf("the sibling of an instance that hangs got %d calls in 10 s", len(healthy.calls))
+		}
+		for i, call := range healthy.calls[2:] {
+			if call.PreviousID != healthy.calls[i+1].ID {
+				t.Errorf("call %d names %q as the previous one, want %q", i+2, call.PreviousID, healthy.calls[i+1].ID)
+			}
+		}
+		if hanging.previousIDs != "" {
+			t.Errorf("calls to the instance that hangs name the previous calls %s of another one", hanging.previousIDs)
+		}
+	})
+}
+
+// hangingApp never responds.
+type hangingApp struct{ previousIDs string }
+
+func (h *hangingApp) CloseAlive() {}
+
+func (h *hangingApp) Alive(ctx context.Context, c ackagent.AliveCall) (follows, refused bool, err error) {
+	h.previousIDs += c.PreviousID
+	<-ctx.Done()
+	return false, false, ctx.Err()
 }

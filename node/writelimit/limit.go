@@ -21,8 +21,9 @@ const storeTimeout = time.Second
 // Options contains what a Limit needs of its node.
 type Options struct {
 	Self shardmap.NodeID
-	// Hook calls the hook alive of the app; nil means that the app has no such hook.
-	Hook Hook
+	// Hooks call the hook alive of each app instance, by instance. Empty means that the app has no such
+	// hook.
+	Hooks []Hook
 	// Dir is the data directory, which stores the granted times; nil means that there is no app in
 	// another process, so no time is stored.
 	Dir    *disk.Dir
@@ -166,9 +167,7 @@ func (l *Limit) awaitStored(ctx context.Context, owned time.Duration) {
 // the leader may give the shards of the previous process to other nodes at once.
 func (l *Limit) AwaitEarlier(ctx context.Context) {
 	startedAt := time.Now()
-	if l.o.Hook != nil {
-		l.stopApp(ctx, l.earlier)
-	}
+	l.stopApp(ctx, l.earlier)
 	// The node cannot call an app that uses GET /v1/owned, so it waits for the granted time.
 	select {
 	case <-ctx.Done():
