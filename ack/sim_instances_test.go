@@ -150,10 +150,17 @@ func instanceFailed(next, base *shardmap.Map, s shardmap.Shard) bool {
 	return false
 }
 
-// checkInstances checks a map just committed: an owner changes its instance only if it may not own
-// shards any more, or for an even spread.
+// checkInstances checks a map just committed: a shard moves to an instance only if that instance may own
+// shards. checkOwner checks that such a move has another ownership epoch.
 func (w *world) checkInstances(old, next *shardmap.Map) {
+	instances := map[shardmap.NodeID]shardmap.InstanceSet{}
+	for _, member := range next.Members() {
+		instances[member.ID] = member.Instances
+	}
 	for _, move := range shardmap.Diff(old, next) {
+		if move.To != "" && !instances[move.To].Has(next.Instance(move.Shard)) {
+			w.fail("instances: %d moves shard %d to %s, which may own no shards", next.Epoch(), move.Shard, next.OwnerInstanceID(move.Shard))
+		}
 		if move.IsWithinNode() && move.From != "" {
 			w.cover.instanceMoves++
 		}

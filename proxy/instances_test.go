@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"shardway/proxy"
 	"shardway/proxy/route"
@@ -19,16 +20,20 @@ import (
 // instanceApps are the app instances of one node. Each responds with its index and the headers that
 // the node has set.
 type instanceApps struct {
-	dials []func(context.Context) (net.Conn, error)
-	hits  [3]atomic.Int32
+	dials   []func(context.Context) (net.Conn, error)
+	hits    [3]atomic.Int32
+	release chan struct{} // closed when requests with the header X-Wait may end
 }
 
 // newInstanceApps starts three app instances.
 func newInstanceApps(t *testing.T) *instanceApps {
-	apps := &instanceApps{}
+	apps := &instanceApps{release: make(chan struct{})}
 	for i := range apps.hits {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			apps.hits[i].Add(1)
+			if r.Header.Get("X-Wait") != "" {
+				<-apps.release
+			}
 			fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
 		}))
 		t.Cleanup(server.Close)
@@ -150,5 +155,37 @@ func TestShardOfAnAbsentInstanceWaits(t *testing.T) {
 	n.swap(6, 6, atInstance(2, 6))
 	if got := <-done; got != "2 instance=3 epoch=6" {
 		t.Errorf("response %q", got)
+	}
+}
+
+// A request waits for the in-flight limit of its shard at the instance of the shard. It must not wait for the
+// old instance, which may hang.
+func TestQueuedRequestsMoveToTheSiblingOfTheirShard(t *testing.T) {
+	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", apps.options, func(o *proxy.Options) {
+		o.QueueWait, o.MaxShardInflight, o.ShardQueue = time.Minute, 1, 4
+	})
+	first, queued := make(chan string, 1), make(chan string, 1)
+	go func() { first <- n.getBody(t, "X-Shard-Key", "alice", "X-Wait", "1") }()
+	for apps.hits[0].Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { queued <- n.getBody(t, "X-Shard-Key", "alice") }()
+	time.Sleep(50 * time.Millisecond)
+	n.swap(6, 6, atInstance(1, 6))
+	select {
+	case got := <-queued:
+		if got != "1 instance=2 epoch=6" {
+			t.Errorf("response %q", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the queued request waits for the instance that has lost its shard")
+	}
+	close(apps.release)
+	if got := <-first; got != "0 instance=1 epoch=1" {
+		t.Errorf("response %q to the first request", got)
+	}
+	if hits := apps.hits[0].Load(); hits != 1 {
+		t.Errorf("the old instance got %d requests", hits)
 	}
 }

@@ -1,0 +1,27 @@
+package proxy_test
+
+// mutantsOfInstances returns the mutants of the rules for several app instances of a node.
+func mutantsOfInstances() []mutant {
+	return []mutant{
+		{
+			rule: "a request is not sent to an instance that has lost its shard", found: "TestRequestIsRoutedAgainIfItsShardMovesToASibling",
+			edits: in("proxy.router.admitAttempt", "&& epoch != dest.Epoch {", "&& epoch != dest.Epoch && !PLANTED {"),
+		},
+		{
+			rule: "a request goes to the instance of its shard", found: "TestRequestsGoToTheInstanceOfTheirShard",
+			edits: in("proxy.router.localPool", "pool = router.server.upstreams.app(dest.Instance)\n", "pool = router.server.upstreams.app(dest.Instance)\n		if PLANTED {\n			pool = router.server.upstreams.app(0)\n		}\n"),
+		},
+		{
+			rule: "a request that waits for a connection leaves when its shard moves to a sibling", found: "TestQueuedRequestsMoveToTheSiblingOfTheirShard",
+			edits: in("proxy/connpool.Pool.ShardMoved", "|| r.Instance != p.opts.Instance", "|| !PLANTED && r.Instance != p.opts.Instance"),
+		},
+		{
+			rule: "an instance that is not configured gets no request", found: "TestShardOfAnAbsentInstanceWaits",
+			edits: in("proxy.upstreams.app", "	return upstreams.apps[instance]\n", "	if PLANTED && upstreams.apps[instance] == nil {\n		return upstreams.apps[0]\n	}\n	return upstreams.apps[instance]\n"),
+		},
+		{
+			rule: "a request without a key goes to a healthy instance", found: "TestRequestsWithoutKeyUseHealthyInstances",
+			edits: in("proxy.upstreams.keylessInstance", "(isHealthy == nil || isHealthy(int(instance)))", "(PLANTED || isHealthy == nil || isHealthy(int(instance)))"),
+		},
+	}
+}
