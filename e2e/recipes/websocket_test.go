@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,12 +37,14 @@ type protocolReport struct {
 	Connects    int      `json:"connects"`
 	Disconnects []string `json:"disconnects"`
 	Acked       int      `json:"acked"`
-	Missing     int      `json:"missing"` // acknowledged messages that a client does not have
+	Missing     int      `json:"missing"`    // acknowledged messages that a client does not have
+	Unanswered  int      `json:"unanswered"` // messages without acknowledgement, although later ones have it
 
 	// Other protocols: messages of the server.
 
 	Ticks   int `json:"ticks"`
 	Replies int `json:"replies"`
+	Refused int `json:"refused"` // messages to a channel that the server does not know
 	Results int `json:"results"`
 }
 
@@ -53,10 +56,11 @@ func (r *protocolReport) received() int {
 // protocolClients is the process with the clients of all protocols.
 type protocolClients struct{ *lines }
 
-// startProtocolClients starts clients of these protocols. They connect to nodes with these addresses.
-func startProtocolClients(t *testing.T, dir string, addrs []string, protocols string) *protocolClients {
+// startProtocolClients starts clients of these protocols. They connect to nodes with these addresses. key is the key
+// of the protocols with one client.
+func startProtocolClients(t *testing.T, dir string, addrs []string, protocols, key string) *protocolClients {
 	t.Helper()
-	return &protocolClients{startLines(t, findProgram(t, "node"), filepath.Join(dir, "client.mjs"), strings.Join(addrs, ","), protocols)}
+	return &protocolClients{startLines(t, findProgram(t, "node"), filepath.Join(dir, "client.mjs"), strings.Join(addrs, ","), protocols, key)}
 }
 
 // report sends a command to the clients, and returns their report.
@@ -108,8 +112,18 @@ func TestWebSocketProtocolsSurviveMoves(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	w, dir := startProtocolWorld(t, keptProtocols())
 	nodes := w.Nodes()
-	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:2]), "yjs,hocuspocus,socketio,graphql,phoenix,signalr")
-	before := clients.awaitProgress(t, "at the start")
+	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:2]), "yjs,hocuspocus,socketio,graphql,phoenix,signalr", w.keysOf(t, nodes[2], 1)[0])
+	clients.awaitProgress(t, "at the start")
+	var before map[string]*protocolReport
+	cluster.Await(t, "all clients of kept protocols are connected", func() error {
+		before = clients.report(t, "report")
+		for name := range keptProtocols() {
+			if before[name].Opened != 9 {
+				return fmt.Errorf("%s has %d connections", name, before[name].Opened)
+			}
+		}
+		return nil
+	})
 
 	for _, gap := range []string{"false", "true"} {
 		nodes[0].PerformAction(t, "websockets", url.Values{"move_test": {"true"}, "all": {"true"}, "gap": {gap}})
@@ -120,6 +134,11 @@ func TestWebSocketProtocolsSurviveMoves(t *testing.T) {
 	for name := range keptProtocols() {
 		if after[name].Opened != before[name].Opened || len(after[name].Codes) > 0 {
 			t.Errorf("%s has reconnected after a planned move: %+v", name, *after[name])
+		}
+	}
+	for _, name := range []string{"graphql", "phoenix", "signalr"} {
+		if !slices.Equal(after[name].Codes, []int{1012}) || after[name].Opened != 2 {
+			t.Errorf("%s has not reconnected once after a planned move: %+v", name, *after[name])
 		}
 	}
 	w.uncordon(t, nodes[2])
@@ -140,6 +159,36 @@ func TestWebSocketProtocolsSurviveMoves(t *testing.T) {
 	})
 }
 
+// TestWebSocketProtocolsThatCannotBeKept keeps the WebSockets of protocols that docs/apps/websocket-protocols.md recommends
+// to close. A test move then shows why: clients lose data without notice, or reconnect nevertheless.
+func TestWebSocketProtocolsThatCannotBeKept(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	w, dir := startProtocolWorld(t, map[string]string{"socketio": "keep; replay=1", "graphql": "keep; replay=1", "phoenix": "keep; replay=1", "signalr": "keep; replay=1"})
+	clients := startProtocolClients(t, dir, cluster.Addrs(w.Nodes()[:2]), "socketio,graphql,phoenix,signalr", "tea")
+	before := clients.awaitProgress(t, "at the start")
+	w.Nodes()[0].PerformAction(t, "websockets", url.Values{"move_test": {"true"}, "all": {"true"}, "gap": {"false"}})
+	var silentSince *protocolReport // Phoenix, at the last tick of graphql-ws
+	ticks := -1
+	cluster.Await(t, "the clients show that they cannot be kept", func() error {
+		now := clients.report(t, "report")
+		graphql, phoenix, signalr, socketio := now["graphql"], now["phoenix"], now["signalr"], now["socketio"]
+		if ticks != graphql.Ticks {
+			ticks, silentSince = graphql.Ticks, phoenix
+		}
+		switch {
+		case phoenix.Replies < silentSince.Replies+10 || graphql.Opened > before["graphql"].Opened:
+			return fmt.Errorf("the subscription of graphql-ws has not ended silently: %+v", *graphql)
+		case phoenix.Refused == 0 || phoenix.Opened > before["phoenix"].Opened:
+			return fmt.Errorf("the second channel of Phoenix has not ended silently: %+v", *phoenix)
+		case signalr.Opened == before["signalr"].Opened:
+			return fmt.Errorf("SignalR has not reconnected: %+v", *signalr)
+		case socketio.Unanswered == 0 && len(socketio.Disconnects) == 0:
+			return fmt.Errorf("Socket.IO has neither lost acknowledgements nor reconnected: %+v", *socketio)
+		}
+		return nil
+	})
+}
+
 // TestColyseusRoomsEndWithMove runs the Colyseus client. A move of the shard ends the room with close code 1012,
 // and the client joins another one, at the new owner.
 func TestColyseusRoomsEndWithMove(t *testing.T) {
@@ -149,7 +198,7 @@ func TestColyseusRoomsEndWithMove(t *testing.T) {
 		return []string{node, filepath.Join(dir, "app.mjs")}, []string{fmt.Sprint("PORT=", port)}
 	}, "--key=query:key")
 	nodes := w.Nodes()
-	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:1]), "")
+	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:1]), "", "")
 	clients.awaitProgress(t, "at the start")
 	w.drain(t, nodes[2])
 	var after *protocolReport

@@ -102,6 +102,7 @@ chat.on('connection', socket => {
     stored()
     chat.to(room).emit('said', text)
   })
+  socket.on('wait', done => setTimeout(done, 300))
 })
 
 web.listen(Number(PORT), '127.0.0.1')

@@ -1,4 +1,5 @@
-// Real clients of all protocols. Usage: node client.mjs ADDRESS,ADDRESS. The test writes a command per line:
+// Real clients of all protocols. Usage: node client.mjs ADDRESS,ADDRESS PROTOCOL,PROTOCOL KEY.
+// KEY is for the protocols with one client. The test writes a command per line:
 // "stop" ends all writes, and "check" compares the documents. Each command prints a report, a line of JSON.
 import { createInterface } from 'node:readline'
 import { HocuspocusProvider } from '@hocuspocus/provider'
@@ -11,7 +12,8 @@ import { WebsocketProvider } from 'y-websocket'
 import * as Y from 'yjs'
 
 const addrs = process.argv[2].split(',')
-const protocols = (process.argv[3] ?? 'yjs,hocuspocus,socketio,graphql,phoenix,signalr').split(',')
+const protocols = process.argv[3].split(',')
+const key = process.argv[4]
 const report = {}
 const writers = []
 
@@ -56,10 +58,12 @@ for (const key of ['d1', 'd2', 'd3']) {
       editor('hocuspocus', doc, key, id, () => provider.synced)
     }
     if (protocols.includes('socketio')) {
-      const state = report.socketio ??= { connects: 0, disconnects: [], acked: [], seen: {} }
+      const state = report.socketio ??= { connects: 0, disconnects: [], acked: [], seen: {}, unanswered: 0 }
       const socket = io(`http://${addr}`, { transports: ['websocket'], query: { key }, forceNew: true, reconnectionDelay: 50, reconnectionDelayMax: 200 })
       const seen = state.seen[key + id] = new Set()
       let n = 0
+      let overdue = 0 // messages whose acknowledgement is missing, although a later one has been acknowledged
+      const waiting = new Set()
       socket.on('connect', () => state.connects++)
       socket.on('disconnect', reason => state.disconnects.push(reason))
       socket.on('history', texts => texts.forEach(text => seen.add(text)))
@@ -67,25 +71,37 @@ for (const key of ['d1', 'd2', 'd3']) {
       writers.push(() => {
         const text = `${key}-${id}-${n++}`
         socket.volatile.emit('say', text, () => state.acked.push(text))
+        if (!socket.connected) return
+        const turn = n
+        waiting.add(turn)
+        socket.emit('wait', () => {
+          waiting.delete(turn)
+          const before = overdue
+          overdue = [...waiting].filter(earlier => earlier < turn).length
+          state.unanswered += overdue - before
+        })
       })
     }
   }
 }
 if (protocols.includes('graphql')) {
-  const client = createClient({ url: `ws://${addrs[0]}/graphql?key=g`, webSocketImpl: counted('graphql'), shouldRetry: () => true, retryAttempts: Infinity, retryWait: () => new Promise(resolve => setTimeout(resolve, 200)) })
+  const client = createClient({ url: `ws://${addrs[0]}/graphql?key=${key}`, webSocketImpl: counted('graphql'), shouldRetry: () => true, retryAttempts: Infinity, retryWait: () => new Promise(resolve => setTimeout(resolve, 200)) })
   report.graphql.ticks = 0
   client.subscribe({ query: 'subscription { tick }' }, { next: () => report.graphql.ticks++, error: e => { report.graphql.error = String(e) }, complete () {} })
 }
 if (protocols.includes('phoenix')) {
-  const socket = new Socket(`ws://${addrs[0]}/phoenix`, { transport: counted('phoenix'), params: { key: 'p' }, reconnectAfterMs: () => 50, rejoinAfterMs: () => 50 })
+  const socket = new Socket(`ws://${addrs[0]}/phoenix`, { transport: counted('phoenix'), params: { key }, reconnectAfterMs: () => 50, rejoinAfterMs: () => 50 })
   socket.connect()
-  const channel = socket.channel('room:tea')
-  channel.join()
   report.phoenix.replies = 0
-  writers.push(() => { if (channel.state === 'joined') channel.push('echo', {}).receive('ok', () => report.phoenix.replies++) })
+  report.phoenix.refused = 0
+  for (const topic of ['room:tea', 'room:milk']) {
+    const channel = socket.channel(topic)
+    channel.join()
+    writers.push(() => { if (channel.state === 'joined') channel.push('echo', {}).receive('ok', () => report.phoenix.replies++).receive('error', () => report.phoenix.refused++) })
+  }
 }
 if (protocols.includes('signalr')) {
-  const hub = new signalR.HubConnectionBuilder().withUrl(`http://${addrs[0]}/signalr?key=s`, { skipNegotiation: true, transport: signalR.HttpTransportType.WebSockets, WebSocket: counted('signalr') })
+  const hub = new signalR.HubConnectionBuilder().withUrl(`http://${addrs[0]}/signalr?key=${key}`, { skipNegotiation: true, transport: signalR.HttpTransportType.WebSockets, WebSocket: counted('signalr') })
     .withAutomaticReconnect({ nextRetryDelayInMilliseconds: () => 50 }).configureLogging(signalR.LogLevel.None).build()
   report.signalr.results = 0
   hub.start().catch(e => { report.signalr.error = String(e) })
