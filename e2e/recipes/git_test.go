@@ -111,7 +111,7 @@ func startGitWorld(t *testing.T) *gitWorld {
 	core := runGit(t, "", "--exec-path")
 	g := &gitWorld{dir: t.TempDir()}
 	// Apache does not run as root. Its user must be able to reach the repositories.
-	must(t, os.Chmod(filepath.Dir(g.dir), 0o711)) //nolint:gosec // a directory of the test
+	must(t, os.Chmod(filepath.Dir(g.dir), 0o711))
 	g.w = startWorld(t, func(_ string, port int, dir string) (args, env []string) {
 		return []string{apache, "-f", config, "-DFOREGROUND"}, []string{fmt.Sprint("PORT=", port), "DIR=" + dir, "REPOS=" + g.dir, "GIT_CORE=" + core}
 	}, "--key=path:/{key:[^/]+}.git/*")

@@ -32,6 +32,10 @@ type protocolReport struct {
 	Diverged int `json:"diverged"` // documents whose clients have different states
 	Lost     int `json:"lost"`     // edits that a client does not have
 
+	// Hocuspocus with several documents in one WebSocket.
+
+	Remote []int `json:"remote"` // edits of another client, for each document
+
 	// Socket.IO.
 
 	Connects    int      `json:"connects"`
@@ -50,7 +54,11 @@ type protocolReport struct {
 
 // received returns the number of messages of the server.
 func (r *protocolReport) received() int {
-	return r.Edits + r.Acked + r.Ticks + r.Replies + r.Results
+	received := r.Edits + r.Acked + r.Ticks + r.Replies + r.Results
+	for _, edits := range r.Remote {
+		received += edits
+	}
+	return received
 }
 
 // protocolClients is the process with the clients of all protocols.
@@ -163,21 +171,19 @@ func TestWebSocketProtocolsSurviveMoves(t *testing.T) {
 // to close. A test move then shows why: clients lose data without notice, or reconnect nevertheless.
 func TestWebSocketProtocolsThatCannotBeKept(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	w, dir := startProtocolWorld(t, map[string]string{"socketio": "keep; replay=1", "graphql": "keep; replay=1", "phoenix": "keep; replay=1", "signalr": "keep; replay=1"})
-	clients := startProtocolClients(t, dir, cluster.Addrs(w.Nodes()[:2]), "socketio,graphql,phoenix,signalr", "tea")
+	w, dir := startProtocolWorld(t, map[string]string{"socketio": "keep; replay=1", "graphql": "keep; replay=1", "phoenix": "keep; replay=1", "signalr": "keep; replay=1", "hocuspocus": "keep; replay=2"})
+	clients := startProtocolClients(t, dir, cluster.Addrs(w.Nodes()[:2]), "socketio,graphql,phoenix,signalr,hocuspocus-shared", "tea")
 	before := clients.awaitProgress(t, "at the start")
 	w.Nodes()[0].PerformAction(t, "websockets", url.Values{"move_test": {"true"}, "all": {"true"}, "gap": {"false"}})
-	var silentSince *protocolReport // Phoenix, at the last tick of graphql-ws
-	ticks := -1
+	var ticks, edits silence
 	cluster.Await(t, "the clients show that they cannot be kept", func() error {
 		now := clients.report(t, "report")
-		graphql, phoenix, signalr, socketio := now["graphql"], now["phoenix"], now["signalr"], now["socketio"]
-		if ticks != graphql.Ticks {
-			ticks, silentSince = graphql.Ticks, phoenix
-		}
+		graphql, phoenix, signalr, socketio, shared := now["graphql"], now["phoenix"], now["signalr"], now["socketio"], now["hocuspocus-shared"]
 		switch {
-		case phoenix.Replies < silentSince.Replies+10 || graphql.Opened > before["graphql"].Opened:
+		case !ticks.lasts(graphql.Ticks, phoenix.Replies) || graphql.Opened > before["graphql"].Opened:
 			return fmt.Errorf("the subscription of graphql-ws has not ended silently: %+v", *graphql)
+		case !edits.lasts(shared.Remote[2], phoenix.Replies) || shared.Opened > before["hocuspocus-shared"].Opened:
+			return fmt.Errorf("the third document of Hocuspocus has not ended silently: %+v", *shared)
 		case phoenix.Refused == 0 || phoenix.Opened > before["phoenix"].Opened:
 			return fmt.Errorf("the second channel of Phoenix has not ended silently: %+v", *phoenix)
 		case signalr.Opened == before["signalr"].Opened:
@@ -189,16 +195,49 @@ func TestWebSocketProtocolsThatCannotBeKept(t *testing.T) {
 	})
 }
 
+// silence finds out whether a client has stopped to receive messages.
+type silence struct{ received, reference int }
+
+// lasts reports whether a client has received nothing new, while another one has received 10 messages. Both
+// numbers only grow.
+func (s *silence) lasts(received, reference int) bool {
+	if received != s.received {
+		s.received, s.reference = received, reference
+	}
+	return reference >= s.reference+10
+}
+
+// TestColyseusRoomsCannotBeKept keeps the WebSockets of Colyseus. The room of a client ends with a test move
+// nevertheless, because the seat of the client has been used.
+func TestColyseusRoomsCannotBeKept(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	w, clients := startColyseus(t, "keep")
+	clients.awaitProgress(t, "at the start")
+	w.Nodes()[0].PerformAction(t, "websockets", url.Values{"move_test": {"true"}, "all": {"true"}, "gap": {"false"}})
+	cluster.Await(t, "all clients join another room", func() error {
+		if now := clients.report(t, "report")["colyseus"]; len(now.Codes) < 24 || now.Opened != 24+len(now.Codes) {
+			return fmt.Errorf("%d rooms ended, and the clients have joined %d: %v", len(now.Codes), now.Opened, now.Codes)
+		}
+		return nil
+	})
+}
+
+// startColyseus starts a Colyseus server behind three nodes, with this value of Shardway-WebSocket, and 24 clients.
+func startColyseus(t *testing.T, kept string) (*world, *protocolClients) {
+	t.Helper()
+	dir, node := npmCI(t, "colyseus"), findProgram(t, "node")
+	w := startWorld(t, func(_ string, port int, _ string) (args, env []string) {
+		return []string{node, filepath.Join(dir, "app.mjs")}, []string{fmt.Sprint("PORT=", port), "KEEP=" + kept}
+	}, "--key=query:key")
+	return w, startProtocolClients(t, dir, cluster.Addrs(w.Nodes()[:1]), "", "")
+}
+
 // TestColyseusRoomsEndWithMove runs the Colyseus client. A move of the shard ends the room with close code 1012,
 // and the client joins another one, at the new owner.
 func TestColyseusRoomsEndWithMove(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	dir, node := npmCI(t, "colyseus"), findProgram(t, "node")
-	w := startWorld(t, func(_ string, port int, _ string) (args, env []string) {
-		return []string{node, filepath.Join(dir, "app.mjs")}, []string{fmt.Sprint("PORT=", port)}
-	}, "--key=query:key")
+	w, clients := startColyseus(t, "")
 	nodes := w.Nodes()
-	clients := startProtocolClients(t, dir, cluster.Addrs(nodes[:1]), "", "")
 	clients.awaitProgress(t, "at the start")
 	w.drain(t, nodes[2])
 	var after *protocolReport

@@ -2,7 +2,7 @@
 // KEY is for the protocols with one client. The test writes a command per line:
 // "stop" ends all writes, and "check" compares the documents. Each command prints a report, a line of JSON.
 import { createInterface } from 'node:readline'
-import { HocuspocusProvider } from '@hocuspocus/provider'
+import { HocuspocusProvider, HocuspocusProviderWebsocket } from '@hocuspocus/provider'
 import * as signalR from '@microsoft/signalr'
 import { createClient } from 'graphql-ws'
 import { Socket } from 'phoenix'
@@ -82,6 +82,23 @@ for (const key of ['d1', 'd2', 'd3']) {
         })
       })
     }
+  }
+}
+// Two clients that each use one WebSocket for three documents. remote is the number of edits of the second client
+// that the first one has, for each document.
+if (protocols.includes('hocuspocus-shared')) {
+  const webSocketClass = counted('hocuspocus-shared')
+  const remote = report['hocuspocus-shared'].remote = [0, 0, 0]
+  for (const id of [0, 1]) {
+    const websocketProvider = new HocuspocusProviderWebsocket({ url: `ws://${addrs[id]}/hocuspocus?key=${key}`, WebSocketPolyfill: webSocketClass, delay: 100, maxDelay: 300, minDelay: 100 })
+    remote.forEach((_, i) => {
+      const document = new Y.Doc()
+      const list = document.getArray('edits')
+      const provider = new HocuspocusProvider({ websocketProvider, name: 's' + i, document, token: 'secret' })
+      provider.attach()
+      if (id === 0) list.observe(() => { remote[i] = list.length })
+      else writers.push(() => { if (provider.synced) list.push(['edit']) })
+    })
   }
 }
 if (protocols.includes('graphql')) {
