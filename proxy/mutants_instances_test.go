@@ -21,7 +21,7 @@ func mutantsOfInstances() []mutant {
 		},
 		{
 			rule: "a request without a key goes to a healthy instance", found: "TestRequestsWithoutKeyUseHealthyInstances",
-			edits: in("proxy.upstreams.keylessInstance", "(isHealthy == nil || isHealthy(int(instance)))", "(PLANTED || isHealthy == nil || isHealthy(int(instance)))"),
+			edits: in("proxy.upstreams.keylessInstance", "(isHealthy == nil || isHealthy(instance))", "(PLANTED || isHealthy == nil || isHealthy(instance))"),
 		},
 	}
 }
