@@ -32,7 +32,7 @@ type channelReport struct {
 func TestCentrifugoChannelsHaveOneOwner(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	dir, node := npmCI(t, "centrifugo"), findProgram(t, "node")
-	server := filepath.Join(dir, "server")
+	server := filepath.Join(t.TempDir(), "server")
 	build := exec.CommandContext(t.Context(), findProgram(t, "go"), "build", "-trimpath", "-o", server, ".")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {

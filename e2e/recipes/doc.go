@@ -10,7 +10,7 @@
 // The software comes from package registries:
 //
 //   - Node modules: testdata/NAME contains package.json and package-lock.json. The lock file contains no
-//     registry addresses: npm install --omit-lockfile-registry-resolved writes it. npmCI installs the modules into
+//     registry addresses: npm install --omit-lockfile-registry-resolved writes it. npmCI installs the modules once, into
 //     a directory of the test run.
 //   - Go modules: testdata/NAME is a module of its own, which the test builds.
 //   - Programs of Go modules: make tools builds a program with the version in the Makefile into .bin. findPinned

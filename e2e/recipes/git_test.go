@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	largeFile = 20 << 20 // size of the file of a large push, which git sends in chunks
-	pauseAt   = 4 << 20  // the relay stops there
+	largeFile   = 20 << 20 // size of the file of a push that succeeds; git sends it in chunks
+	abortedFile = 8 << 20  // size of the file of a push that a crash aborts
+	pauseAt     = 4 << 20  // the relay stops there
 )
 
 // TestGitPushesSurviveMoves runs git's own HTTP server, git-http-backend, in Apache. The three instances share the
@@ -37,7 +38,7 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 	repo := g.repos[0]
 	owner := g.w.ownerOf(t, repo.key)
 	other := g.w.Others(owner)[0]
-	slow := repo.startLargePush(t, other.Addr)
+	slow := repo.startLargePush(t, other.Addr, largeFile)
 	owner.PerformAction(t, "drain", url.Values{"node": {owner.ID}, "idle_first": {"5m"}})
 	g.w.awaitShards(t, owner, 1)
 	slow.resume()
@@ -48,7 +49,7 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 
 	// The crash of the instance ends a push. The client gets an error, and can push again.
 	owner = g.w.ownerOf(t, repo.key)
-	slow = repo.startLargePush(t, g.w.Others(owner)[0].Addr)
+	slow = repo.startLargePush(t, g.w.Others(owner)[0].Addr, abortedFile)
 	crashed := g.w.instances[owner.ID]
 	crashed.kill()
 	slow.resume()
@@ -74,7 +75,7 @@ func TestGitPushesSurviveMoves(t *testing.T) {
 	// The crash of the node of the owner ends a push, too.
 	owner = g.w.ownerOf(t, repo.key)
 	other = g.w.Others(owner)[0]
-	slow = repo.startLargePush(t, other.Addr)
+	slow = repo.startLargePush(t, other.Addr, abortedFile)
 	g.w.killNode(t, owner)
 	slow.resume()
 	g.checkFailedPush(t, repo, slow)
@@ -208,10 +209,10 @@ type largePush struct {
 	ended chan error
 }
 
-// startLargePush pushes a large file. It returns when a part of the file has been sent.
-func (r *gitRepo) startLargePush(t *testing.T, addr string) *largePush {
+// startLargePush pushes a file of this size. It returns when a part of the file has been sent.
+func (r *gitRepo) startLargePush(t *testing.T, addr string, size int) *largePush {
 	t.Helper()
-	data := make([]byte, largeFile)
+	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32s", r.acked[:32])))).Read(data)
 	must(t, os.WriteFile(filepath.Join(r.client, "large"), data, 0o600))
 	r.commitAll(t, "large file")

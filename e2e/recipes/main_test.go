@@ -13,6 +13,7 @@ var build = cluster.NewSharedBuild()
 
 func TestMain(m *testing.M) {
 	m.Run()
+	removeInstallations()
 	build.Remove()
 }
 

@@ -3,11 +3,14 @@
 package recipes_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -42,17 +45,51 @@ func findPinned(t *testing.T, name string) string {
 	return path
 }
 
-// npmCI copies testdata/NAME into a directory of the test, and installs the modules of its
-// package-lock.json there.
+// installations are the directories of npmCI, by name.
+var installations = struct {
+	sync.Mutex
+	byName map[string]func() (string, error)
+}{byName: map[string]func() (string, error){}}
+
+// npmCI returns a copy of testdata/NAME with the modules of its package-lock.json. Tests share it, so they must not
+// write to it.
 func npmCI(t *testing.T, name string) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	must(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
 	npm := findProgram(t, "npm")
-	cmd := exec.CommandContext(t.Context(), npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
+	installations.Lock()
+	install := installations.byName[name]
+	if install == nil {
+		install = sync.OnceValues(func() (string, error) { return installModules(npm, name) })
+		installations.byName[name] = install
+	}
+	installations.Unlock()
+	dir, err := install()
+	must(t, err)
+	return dir
+}
+
+// installModules installs the modules for npmCI. removeInstallations removes them.
+func installModules(npm, name string) (string, error) {
+	dir, err := os.MkdirTemp("", "shardway-recipe-"+name)
+	if err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
+		return dir, err
+	}
+	cmd := exec.CommandContext(context.Background(), npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci in a copy of testdata/%s: %v\n%s", name, err, out)
+		return dir, fmt.Errorf("npm ci in a copy of testdata/%s: %w\n%s", name, err, out)
 	}
-	return dir
+	return dir, nil
+}
+
+// removeInstallations removes the directories of npmCI at the end of the test run.
+func removeInstallations() {
+	for _, install := range installations.byName {
+		if dir, _ := install(); dir != "" {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
