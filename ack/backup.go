@@ -52,7 +52,7 @@ func OpenBackup(data []byte) (*State, error) {
 		return nil, fmt.Errorf("%w: it does not begin as one, or is cut", ErrNoBackup)
 	}
 	if v := data[len(backupMagic)]; v != backupVersion {
-		return nil, fmt.Errorf("%w that this program reads: it has version %d, this program knows version %d", ErrNoBackup, v, backupVersion)
+		return nil, fmt.Errorf("%w that this program reads: it has version %d, this program supports version %d", ErrNoBackup, v, backupVersion)
 	}
 	sum := sha256.Sum256(data[backupHead:])
 	if !bytes.Equal(sum[:], data[len(backupMagic)+1:backupHead]) {

@@ -40,7 +40,7 @@ func (e *FormatVersionError) Outdated() bool { return e.Version < MinFormatVersi
 
 // Error returns a message with the format version and those that this program supports.
 func (e *FormatVersionError) Error() string {
-	return fmt.Sprintf("format version %d, and this program knows %s", e.Version, SupportedFormatVersions())
+	return fmt.Sprintf("format version %d, and this program supports %s", e.Version, SupportedFormatVersions())
 }
 
 // Unwrap returns ErrCorrupt.

@@ -120,7 +120,7 @@ const (
 func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, error) {
 	entry, version, err := decodeCommand(command)
 	if err == nil && version > s.formatVersion && s.Bootstrapped() { // before the bootstrap, no other entry counts
-		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, version)
+		err = fmt.Errorf("%w: format version %d before its log entry", ErrCorrupt, version)
 	}
 	if err != nil {
 		return s, 0, fmt.Errorf("log entry %d: %w", index, err)

@@ -167,7 +167,7 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 		}
 		newer := bytes.Clone(c.b)
 		newer[0] = 9
-		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "format version 9, and this program knows "+ack.SupportedFormatVersions()) {
+		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "format version 9, and this program supports "+ack.SupportedFormatVersions()) {
 			t.Errorf("%s of format version 9: %v, want both numbers", c.name, err)
 		}
 	}

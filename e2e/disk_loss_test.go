@@ -39,7 +39,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	traffic.AwaitStarted(t, 2*shards)
 	traffic.Finish(t)
 
-	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
+	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "a process responds at") {
 		t.Errorf("recover while the others serve: exit %d, %s", code, out)
 	}
 	a.Kill(t)

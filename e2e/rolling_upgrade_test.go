@@ -60,7 +60,7 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	raise := func() error { return nodes[0].TryAction(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
 
 	roll(next, nodes[0], nodes[1])
-	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows format version 3: run the version of the other nodes there") {
+	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which supports format version 3: run the version of the other nodes there") {
 		t.Errorf("format version raised although node c supports only an older one: %v", err)
 	}
 	nodes[2].AwaitStatus(t, "it warns of c", func(status cluster.Status) bool {
@@ -82,9 +82,9 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	node.Stop(t)
 	c.AwaitServing(t)
 	node.Binary = ""
-	wantStartupError(t, node.Args()[2:], node.DataDir, "format version 4, and this program knows format versions 2 to 3", "run the version of the other nodes")
+	wantStartupError(t, node.Args()[2:], node.DataDir, "format version 4, and this program supports format versions 2 to 3", "run the version of the other nodes")
 	fresh := withFlags(newNodeArgs(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
-	wantStartupError(t, fresh, "format version 4 is in force", "this program knows format version 3", "run the version of the other nodes")
+	wantStartupError(t, fresh, "format version 4 is in force", "this program supports format version 3", "run the version of the other nodes")
 	node.Binary = next
 	node.Start(t)
 	c.AwaitServing(t)

@@ -56,7 +56,7 @@ func (a *announcer) adoptFromLog(state *ack.State) {
 		return
 	}
 	if state.Shards() != a.options.Shards {
-		a.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", state.ClusterID(), state.Shards(), a.options.Shards, state.Shards()))
+		a.fail(fmt.Errorf("node: cluster %s has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", state.ClusterID(), state.Shards(), a.options.Shards, state.Shards()))
 		return
 	}
 	if err := a.adopt(state.ClusterID()); err != nil {

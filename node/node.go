@@ -172,7 +172,7 @@ func New(options Options) (*Node, error) {
 // to a format version that this program does not support.
 func checkDirectory(dir *disk.Dir, shardCount int) error {
 	if id, shards := dir.Cluster(); id != "" && shards != shardCount {
-		return fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, shardCount, shards)
+		return fmt.Errorf("node: the cluster of this data directory has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", shards, shardCount, shards)
 	}
 	version := ack.FormatVersion(dir.Level())
 	if version == 0 { // the directory is new

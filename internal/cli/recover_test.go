@@ -46,9 +46,9 @@ func TestBackupRestoreRecover(t *testing.T) {
 	if !strings.Contains(errOut, "nothing was changed") || !strings.Contains(errOut, "--confirm "+v.Cluster) {
 		t.Errorf("recover does not say how to confirm: %s", errOut)
 	}
-	want(t, "recover --data "+data+" --confirm c1", 1, v.Cluster, `--confirm says "c1"`)
+	want(t, "recover --data "+data+" --confirm c1", 1, v.Cluster, `--confirm is "c1"`)
 	want(t, "recover --data "+data+" --confirm "+v.Cluster, 0, "continues from the state of "+v.Cluster, "kept in "+filepath.Join(data, "before-"))
-	want(t, "recover --data "+data+" --confirm "+v.Cluster, 1, "--confirm says")
+	want(t, "recover --data "+data+" --confirm "+v.Cluster, 1, "--confirm is")
 }
 
 func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {

@@ -98,7 +98,7 @@ func decodeSnapshot(data []byte) (index uint64, state []byte, err error) {
 	case len(data) < snapshotHeaderLen || string(data[:len(snapshotMagic)]) != snapshotMagic:
 		return 0, nil, errors.New("consensus: not a snapshot")
 	case data[len(snapshotMagic)] != snapshotVersion:
-		return 0, nil, fmt.Errorf("consensus: snapshot has version %d, this program knows version %d", data[len(snapshotMagic)], snapshotVersion)
+		return 0, nil, fmt.Errorf("consensus: snapshot has version %d, this program supports version %d", data[len(snapshotMagic)], snapshotVersion)
 	}
 	state = data[snapshotHeaderLen:]
 	if sum := sha256.Sum256(state); !bytes.Equal(sum[:], data[checksumOffset:snapshotHeaderLen]) {

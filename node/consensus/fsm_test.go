@@ -42,7 +42,7 @@ func TestForeignSnapshotsAreRefused(t *testing.T) {
 		"empty":     {nil, "not a snapshot"},
 		"short":     {good[:snapshotHeaderLen-1], "not a snapshot"},
 		"foreign":   {append([]byte("X"), good[1:]...), "not a snapshot"},
-		"version":   {newer, "version 2, this program knows version 1"},
+		"version":   {newer, "version 2, this program supports version 1"},
 		"cut":       {good[:len(good)-1], "checksum"},
 		"prolonged": {append(bytes.Clone(good), 'x'), "checksum"},
 	} {

@@ -104,7 +104,7 @@ func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error
 	}
 	handler := s.handlers[q.Kind]
 	if handler == nil {
-		return nil, fmt.Errorf("node: unknown request %q: is the other node newer?", q.Kind)
+		return nil, fmt.Errorf("node: unknown request %q: the other node may be newer", q.Kind)
 	}
 	return handler(ctx, from, q)
 }

@@ -22,7 +22,7 @@ const (
 // errVoteOrder reports a version of the library that writes the candidate of a vote before
 // its term. TestLibraryWritesAVoteInTwo of package consensus should fail before this
 // happens.
-var errVoteOrder = errors.New("disk: a vote's candidate without its term: this program does not know how this version of raft votes")
+var errVoteOrder = errors.New("disk: the vote has a candidate and no term: this program does not support the votes of this Raft version")
 
 // voteStore stores the term and the candidate of a vote under one key, so that they are written
 // atomically. hashicorp/raft writes them in two operations: first the term and then the candidate.

@@ -136,7 +136,7 @@ func selectAddress(addrs []net.Addr, ipv4Only bool) (netip.Addr, error) {
 		if len(candidates) > 1 {
 			found = strings.Join(candidates, ", ")
 		}
-		return netip.Addr{}, fmt.Errorf("gossip: which address should the others use? This machine has %s: say it with --gossip-advertise and --peer-advertise", found)
+		return netip.Addr{}, fmt.Errorf("gossip: no unique address for other nodes: this machine has %s; set --gossip-advertise and --peer-advertise", found)
 	}
 	return netip.ParseAddr(candidates[0])
 }

@@ -157,7 +157,7 @@ func TestLowerLevelIsRefusedByBoth(t *testing.T) {
 		tags.Levels = gossip.Levels{InForce: 1, Known: 1}
 		late := s.add("b", tags, a.host.Addr(port))
 		r := <-late.Refusals()
-		if r.Tag != "level" || !strings.Contains(r.Error(), "format version 2 is in force") || !strings.Contains(r.Error(), "knows format version 1: run the version of the other nodes") {
+		if r.Tag != "level" || !strings.Contains(r.Error(), "format version 2 is in force") || !strings.Contains(r.Error(), "supports format version 1: run the version of the other nodes") {
 			t.Errorf("refusal %+v: %v", *r, r)
 		}
 		time.Sleep(time.Minute)

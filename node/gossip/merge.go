@@ -51,9 +51,9 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", member, e.RemoteValue, e.LocalValue)
 	case tagLevel:
 		if e.remoteFault {
-			return fmt.Sprintf("%s knows format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
+			return fmt.Sprintf("%s supports format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
 		}
-		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program knows format version %s: run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
+		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program supports format version %s: run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
 	default:
 		return fmt.Sprintf("%s uses protocol version %s, this node version %s: run compatible versions", member, e.RemoteValue, e.LocalValue)
 	}

@@ -110,7 +110,7 @@ func (t Tags) encode() (map[string]string, error) {
 	addText(tagLevel, t.Levels.String())
 	all, err := endpoints.Tags(encoded, t.Endpoints)
 	if err != nil {
-		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --app-version, --endpoint, its own addresses): %w", err)
+		return nil, fmt.Errorf("gossip: tags of this node (--zone, --app-version, --endpoint, its addresses): %w", err)
 	}
 	return all, nil
 }

@@ -151,7 +151,7 @@ func (a *AddressChanges) checkClaim(ctx context.Context, claim gossip.AddressCla
 	members := a.Gossip.Members()
 	i := slices.IndexFunc(members, func(m gossip.Member) bool { return m.ID == node })
 	if i < 0 {
-		return errors.New("gossip does not know the node any more")
+		return errors.New("the node is no longer a member of gossip")
 	}
 	if knownDisk := members[i].Tags.Disk; knownDisk != claimedDisk {
 		return fmt.Errorf("disk %s is claimed, and the node has disk %s", claimedDisk, knownDisk)

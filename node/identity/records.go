@@ -153,7 +153,7 @@ func (r *Records) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Re
 	isRaft := m.Kind == peer.Raft
 	if isRaft {
 		if err := r.checkOwnDisk(m); err != nil {
-			r.failStale(fmt.Errorf("node %q knows: %w", m.Peer.Node, err))
+			r.failStale(fmt.Errorf("node %q reports: %w", m.Peer.Node, err))
 			return peer.RefusedStaleListenerDisk, err.Error()
 		}
 	}
@@ -282,7 +282,7 @@ func (r *Records) DialRaft(port *peer.Port, opened <-chan struct{}) consensus.Di
 		}
 		c, err = dial(ctx, node, id)
 		if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedStaleDialerDisk {
-			r.failStale(fmt.Errorf("node %q knows: %s", node, re.Reason))
+			r.failStale(fmt.Errorf("node %q reports: %s", node, re.Reason))
 		}
 		return c, err
 	}
@@ -306,7 +306,7 @@ func RollbackError(answer ack.Answer) error {
 	case answer.KnownBoot == answer.Boot:
 		evidence = fmt.Sprintf("another process was its boot %d", answer.Boot)
 	}
-	return &StaleDiskError{fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", evidence)}
+	return &StaleDiskError{fmt.Errorf("the leader has evidence that this disk is an older image of itself or a copy: %s", evidence)}
 }
 
 // failStale stops the node with a StaleDiskError.

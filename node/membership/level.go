@@ -41,7 +41,7 @@ func DescribeBlockers(view leader.FormatUpgradeView) string {
 		case server.MaxVersion == 0:
 			parts = append(parts, node+", which has not reported its format versions yet: wait, or check its log")
 		default:
-			parts = append(parts, fmt.Sprintf("%s, which knows format version %d: run the version of the other nodes there", node, server.MaxVersion))
+			parts = append(parts, fmt.Sprintf("%s, which supports format version %d: run the version of the other nodes there", node, server.MaxVersion))
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -63,7 +63,7 @@ func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 		}
 		c.restarts(2, "a", "b")
 		c.after(2 * time.Second)
-		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "c, which knows format version 1: run the version of the other nodes there") {
+		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "c, which supports format version 1: run the version of the other nodes there") {
 			t.Errorf("with c below: %v", err)
 		}
 		c.addHeartbeat("c", silent)

@@ -39,7 +39,7 @@ func checkOthersGone(data, self string, reachable func(addr string) bool) error 
 	}
 	for i, node := range nodes {
 		if isReachable := <-results[i]; isReachable {
-			return fmt.Errorf("recovery: somebody answers at %s, where node %q was: is the cluster lost at all? Stop every node of it first, or use --ignore-reachable-nodes if that is another program", addrs[node], node)
+			return fmt.Errorf("recovery: the cluster may still run: a process responds at %s, the address of node %q; stop every node first, or use --ignore-reachable-nodes if that process is another program", addrs[node], node)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func Recover(o Options) (_ Result, err error) {
 		return Result{}, err
 	}
 	if o.Confirm != survivor.Cluster {
-		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm says %q", ErrUnconfirmed, o.Data, survivor.Cluster, o.Confirm)
+		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm is %q", ErrUnconfirmed, o.Data, survivor.Cluster, o.Confirm)
 	}
 	if o.Reachable != nil {
 		if err := checkOthersGone(o.Data, survivor.Node, o.Reachable); err != nil {

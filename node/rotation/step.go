@@ -63,7 +63,7 @@ func (r *Rotation) changeSecrets(step Step, proven secret.List, binding []byte) 
 	case retire:
 		return secrets.Retire(step.Fingerprint, proven)
 	}
-	return fmt.Errorf("node: unknown step %q: is the other node newer?", step.Do)
+	return fmt.Errorf("node: unknown step %q: the other node may be newer", step.Do)
 }
 
 // unwrap decrypts the secret in a step with one of the secrets in own. binding is the channel binding of the
