@@ -38,6 +38,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		Conns: s.conns.Count(), ParkedConns: s.conns.CountParked(),
 		ParkedDirections: s.webSockets.parkedDirections.Load(),
 		FirstMessages:    s.firstMessages.Len(),
+		ReplayBytes:      s.webSockets.replays.Size(), ReplaysRefused: s.webSockets.replays.Refused.Load(),
 	}
 	for _, clientCount := range s.loops.ClientCounts() {
 		values.EventLoopConns += clientCount

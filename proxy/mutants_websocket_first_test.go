@@ -104,7 +104,7 @@ func mutantsOfFirstMessages() []mutant {
 		},
 		{
 			rule: "control frames are not replayed", found: replayed,
-			edits: in("proxy/wsrelay.replay.record", "|| scanner.IsControl() {", "|| scanner.IsControl() && !PLANTED {"),
+			edits: in("proxy/wsrelay.replay.record", "|| scanner.IsControl() ||", "|| scanner.IsControl() && !PLANTED ||"),
 		},
 		{
 			rule: "an incomplete message is not replayed", found: gap,
@@ -112,7 +112,19 @@ func mutantsOfFirstMessages() []mutant {
 		},
 		{
 			rule: "too long messages end the WebSocket at a move", found: "TestTooLongReplayEndsAtMove",
-			edits: in("proxy/wsrelay.Relay.decideOutcome", "	if session.NeedsRelay && session.replay.exceeded {", "	if session.NeedsRelay && session.replay.exceeded && !PLANTED {"),
+			edits: in("proxy/wsrelay.Relay.decideOutcome", "	if session.NeedsRelay && session.replay.failure != \"\" {", "	if session.NeedsRelay && session.replay.failure != \"\" && !PLANTED {"),
+		},
+		{
+			rule: "the messages of all WebSockets are limited", found: "TestReplayMemoryIsLimited",
+			edits: in("proxy/wsrelay.ReplayMemory.add", "> limit {", "> limit && !PLANTED {"),
+		},
+		{
+			rule: "the end of a WebSocket releases its messages", found: "TestReplayMemoryIsLimited",
+			edits: in("proxy.client.finishExchange", "		c.exchange.session.ReleaseReplay()\n", "		if !PLANTED {\n			c.exchange.session.ReleaseReplay()\n		}\n"),
+		},
+		{
+			rule: "a WebSocket beyond the limit keeps no messages", found: "TestReplayMemoryIsLimited",
+			edits: in("proxy/wsrelay.replay.store", "			r.release()\n			r.failure = wsession.ReasonReplayMemory\n", "			if !PLANTED {\n				r.release()\n			}\n			r.failure = wsession.ReasonReplayMemory\n"),
 		},
 		{
 			rule: "replay has a defined value", found: undefined,

@@ -69,6 +69,9 @@ type Options struct {
 	// MaxFirstMessages is the maximum number of WebSockets that wait for a first message with their
 	// key. Zero means wsfirst.MaxWaiting.
 	MaxFirstMessages int
+	// MaxReplayMemory is the maximum size in bytes of the messages that all WebSockets store, to send them
+	// again after a move. Zero means wsrelay.MaxReplayMemory.
+	MaxReplayMemory int64
 	// HookPath is a path of the app. Clients get 404 for it and for everything below it, however
 	// the path is spelled. It has single slashes, before segments of letters, digits, - and _ only.
 	// Empty means none.

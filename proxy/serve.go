@@ -214,6 +214,7 @@ func (c *client) finishExchange() {
 	c.logDroppedTrailers(&c.req.Body, "request")
 	if c.exchange.session != nil {
 		c.session.Store(nil)
+		c.exchange.session.ReleaseReplay()
 	}
 	if c.writesAccessLog() {
 		accessLine{&c.requestState, &c.keys}.write()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/proxy"
 	"shardway/proxy/wsframe"
 )
 
@@ -130,6 +131,48 @@ func TestTooLongReplayEndsAtMove(t *testing.T) {
 			_ = c.Close()
 		})
 	}
+}
+
+// All WebSockets of a node share the memory for their first messages. A WebSocket beyond the limit continues, but
+// its client must reconnect after a move. The end of a WebSocket releases its memory.
+func TestReplayMemoryIsLimited(t *testing.T) {
+	const size, limit = 30 << 10, 100 << 10
+	inSockets(t, replayChat("keep; replay=2"), func(t *socketTest) {
+		used := func() float64 { return metric(t.T, t.front, "shardway_websocket_replay_bytes") }
+		refused := func() float64 { return metric(t.T, t.front, "shardway_websocket_replays_refused_total") }
+		first, second := t.front.socket(), t.front.socket()
+		for _, c := range []*client{first, second} {
+			c.sendText(strings.Repeat("x", size))
+		}
+		t.until("got", t.app.has(2))
+		ofTwo := used()
+		if ofTwo < 2*size || ofTwo > limit || refused() != 0 {
+			t.Fatalf("%v bytes, %v refused", ofTwo, refused())
+		}
+		third := t.front.socket()
+		for range 2 {
+			third.sendText(strings.Repeat("x", size))
+		}
+		t.until("got", t.app.has(4))
+		if used() != ofTwo || refused() != 1 {
+			t.Fatalf("%v bytes, %v refused, want %v bytes", used(), refused(), ofTwo)
+		}
+		third.sendText("on") // it continues until it moves
+		t.until("got", t.app.has(5))
+		t.move(t.a, t.b)
+		third.wantClosedFor(1012, "the node had no memory for the first messages")
+		t.until("resumed", t.app.has(7))
+		_, _ = first.Close(), third.Close()
+		t.until("released", func() bool { return used() < limit/2 })
+		fourth := t.front.socket()
+		fourth.sendText(strings.Repeat("x", size))
+		t.until("got", t.app.has(8))
+		_, _ = second.Close(), fourth.Close()
+		t.until("all is released", func() bool { return used() == 0 })
+		if refused() != 1 {
+			t.Errorf("%v refused", refused())
+		}
+	}, func(o *proxy.Options) { o.MaxReplayMemory = limit })
 }
 
 // A value that is not defined does not make a WebSocket resumable: the app expects something that the

@@ -51,7 +51,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	rr.recordResponse(&attempt.conn.Response)
 	if toClient {
 		rr.recordStart(session)
-		session.RecordStart(&attempt.conn.Response)
+		session.RecordStart(&attempt.conn.Response, &rr.server.webSockets.replays)
 		rr.takeFirstMessage() // the session has it
 	}
 	relay.ResponseSent = isResumption || rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, !toClient)

@@ -45,6 +45,8 @@ type webSockets struct {
 	idleSockets      netpoll.Watcher                         // sockets of the parked directions
 	probes           [shardmap.MaxInstances]wsrelay.AppProbe // by app instance
 
+	replays wsrelay.ReplayMemory // first messages that later relays send again
+
 	nonResumable sizehint.Predictor // paths whose WebSockets are not resumable
 }
 
@@ -69,6 +71,7 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 		probe := &sockets.probes[instance]
 		probe.ValidFor, probe.Dial = sweepEvery, func() (net.Conn, error) { return dialProbe(uint8(instance)) }
 	}
+	sockets.replays.Max = options.MaxReplayMemory
 	sockets.nonResumable.SetSeed(maphash.MakeSeed())
 }
 

@@ -232,17 +232,19 @@ type Values struct {
 	AppBytes           int64 // bytes of the requests that the app served
 	QueuedRequests     int
 	QueuedBytes        int64
-	HeaderBytes        int64 // memory of headers that have been read partly
-	BodyBytes          int64 // memory of bodies that are read before their requests continue
-	Conns              int   // open connections of clients and nodes
-	ParkedConns        int   // idle connections without a goroutine
-	EventLoopConns     int   // connections that an event loop serves
-	ParkedDirections   int32 // idle directions of resumable WebSockets without a goroutine
-	AttachedWebSockets int   // resumable WebSockets with an upstream connection
-	DetachedWebSockets int   // resumable WebSockets without one
-	FirstMessages      int   // WebSockets that wait for their first message
-	HasApp             bool  // the node has an app; otherwise UpstreamConns has no meaning
-	UpstreamConns      int   // open connections to the app
+	HeaderBytes        int64  // memory of headers that have been read partly
+	BodyBytes          int64  // memory of bodies that are read before their requests continue
+	Conns              int    // open connections of clients and nodes
+	ParkedConns        int    // idle connections without a goroutine
+	EventLoopConns     int    // connections that an event loop serves
+	ParkedDirections   int32  // idle directions of resumable WebSockets without a goroutine
+	AttachedWebSockets int    // resumable WebSockets with an upstream connection
+	DetachedWebSockets int    // resumable WebSockets without one
+	FirstMessages      int    // WebSockets that wait for their first message
+	ReplayBytes        int64  // memory of the WebSocket messages that are stored for a replay
+	ReplaysRefused     uint64 // WebSockets whose messages were not stored because of the limit
+	HasApp             bool   // the node has an app; otherwise UpstreamConns has no meaning
+	UpstreamConns      int    // open connections to the app
 }
 
 // Collect sends the counters, the histograms and the values.
@@ -268,6 +270,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric, values *Values) {
 	gauge(descWebSockets, float64(values.AttachedWebSockets), wsession.Attached.String())
 	gauge(descWebSockets, float64(values.DetachedWebSockets), wsession.Detached.String())
 	gauge(descFirstMessagesWaiting, float64(values.FirstMessages))
+	gauge(descReplayBytes, float64(values.ReplayBytes))
+	count(descReplaysRefused, float64(values.ReplaysRefused))
 	gauge(descTunnels, float64(m.Tunnels.Load()))
 	gauge(descResumable, float64(m.ResumableStreams.Load()))
 	if values.HasApp {

@@ -21,10 +21,14 @@ var (
 		"Total number of WebSockets that the node accepted to read the key from their first message, by result.", []string{"result"}, nil)
 	descFirstMessagesWaiting = prometheus.NewDesc("shardway_websocket_first_messages_waiting",
 		"Number of WebSockets that wait for their first message.", nil, nil)
+	descReplayBytes = prometheus.NewDesc("shardway_websocket_replay_bytes",
+		"Bytes of memory that the first messages of WebSockets use, which the next upstream connection receives again.", nil, nil)
+	descReplaysRefused = prometheus.NewDesc("shardway_websocket_replays_refused_total",
+		"Total number of WebSockets that cannot be resumed because the first messages of all WebSockets used too much memory.", nil, nil)
 )
 
 func webSocketDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults, descFirstMessages, descFirstMessagesWaiting}
+	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults, descFirstMessages, descFirstMessagesWaiting, descReplayBytes, descReplaysRefused}
 }
 
 // collectWebSockets sends the counters and histograms of resumable WebSockets.

@@ -33,6 +33,8 @@ const (
 	ReasonRefused           = "the app did not take the socket"
 	// ReasonReplayTooLong is the reason if the app has requested a replay of messages that are too long.
 	ReasonReplayTooLong = "the first messages are too long to be sent again"
+	// ReasonReplayMemory is the reason if the node had no memory for the messages that the app wants to be replayed.
+	ReasonReplayMemory = "the node had no memory for the first messages"
 	// ReasonQuarantined is the reason for CloseTryLater.
 	ReasonQuarantined = "the key is in quarantine"
 )

@@ -46,8 +46,8 @@ func (relay *Relay) decideOutcome(cancelCause cause.Cause, shard shardmap.Shard,
 	default:
 		session.NeedsRelay, session.MessagesMayBeLost, session.discardsMessage = true, true, !relay.upScanner.BetweenMessages()
 	}
-	if session.NeedsRelay && session.replay.exceeded {
-		session.NeedsRelay, session.CloseCode, session.CloseReason = false, wsession.CloseShardMoved, wsession.ReasonReplayTooLong
+	if session.NeedsRelay && session.replay.failure != "" {
+		session.NeedsRelay, session.CloseCode, session.CloseReason = false, wsession.CloseShardMoved, session.replay.failure
 	}
 	if relay.streamingMessage {
 		session.CloseCode = 0 // a close frame cannot be sent within a message either

@@ -1,10 +1,11 @@
 package wsrelay
 
 import (
-	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -15,6 +16,37 @@ const (
 	// maxReplayMessages is the largest number of messages that an app may request.
 	maxReplayMessages = 64
 )
+
+// MaxReplayMemory is the maximum size of the frames that all sessions of a node store for their next upstream
+// connections.
+const MaxReplayMemory = 64 << 20
+
+// ReplayMemory is the memory of the frames that all sessions of a node store. The zero value is ready. Any
+// goroutine may use it.
+type ReplayMemory struct {
+	// Max is the maximum number of bytes; zero means MaxReplayMemory.
+	Max int64
+	// Refused is the number of sessions that could not store their frames because of Max.
+	Refused atomic.Uint64
+
+	bytes atomic.Int64
+}
+
+// Size returns the number of bytes that all sessions use.
+func (m *ReplayMemory) Size() int64 { return m.bytes.Load() }
+
+// add adds size bytes, and reports whether the limit permits them.
+func (m *ReplayMemory) add(size int) bool {
+	limit := m.Max
+	if limit == 0 {
+		limit = MaxReplayMemory
+	}
+	if m.bytes.Add(int64(size)) > limit {
+		m.bytes.Add(-int64(size))
+		return false
+	}
+	return true
+}
 
 // ParseConsent parses the value of Header in a 101 response. word is the first word that the value must
 // have, and replay is the number of the client's messages that each later upstream connection receives
@@ -50,41 +82,62 @@ func AppendAccepted(b []byte, replay int) []byte {
 // before any other data. It belongs to the direction up of the session's present relay. The zero value
 // stores nothing.
 type replay struct {
-	messagesLeft int    // number of messages that are not stored yet
-	frames       []byte // the frames of the stored messages, as the client has sent them
-	completeLen  int    // length of the complete messages in frames
-	exceeded     bool   // the messages are too long, so the session cannot be resumed
+	memory       *ReplayMemory // memory of the node; nil means that the session stores nothing
+	reserved     int           // number of bytes in memory
+	messagesLeft int           // number of messages that are not stored yet
+	frames       []byte        // the frames of the stored messages, as the client has sent them
+	completeLen  int           // length of the complete messages in frames
+	failure      string        // why the session cannot be resumed; empty means that it can
 }
 
 // record stores bytes of one frame that are sent to the app. scanner has just parsed them. Control
 // frames are not stored.
 func (r *replay) record(frame []byte, scanner *wsframe.Scanner) {
-	if r.messagesLeft == 0 || r.exceeded || scanner.IsControl() {
+	if r.messagesLeft == 0 || r.failure != "" || scanner.IsControl() || !r.store(frame) {
 		return
 	}
-	if len(r.frames)+len(frame) > maxReplayBytes {
-		r.frames, r.completeLen, r.exceeded = nil, 0, true
-		return
-	}
-	if r.frames = append(r.frames, frame...); scanner.BetweenMessages() {
+	if scanner.BetweenMessages() {
 		r.completeLen = len(r.frames)
 		r.messagesLeft--
 	}
-	if r.messagesLeft == 0 {
-		r.frames = slices.Clip(r.frames)
-	}
 }
 
-// begin begins to store messages. first contains the frame of a message that is the first one of the
-// client; nil means that the client has sent none.
-func (r *replay) begin(messages int, first []byte) {
-	r.messagesLeft = messages
-	if messages == 0 || first == nil {
-		return
+// store appends bytes to frames. If they exceed a limit, it releases all frames and returns false.
+func (r *replay) store(frame []byte) bool {
+	if len(r.frames)+len(frame) > maxReplayBytes {
+		r.release()
+		r.failure = wsession.ReasonReplayTooLong
+		return false
 	}
-	r.frames, r.completeLen = slices.Clip(first), len(first)
-	r.messagesLeft--
-	r.exceeded = len(first) > maxReplayBytes
+	r.frames = append(r.frames, frame...)
+	if size := cap(r.frames); size > r.reserved {
+		if !r.memory.add(size - r.reserved) {
+			r.memory.Refused.Add(1)
+			r.release()
+			r.failure = wsession.ReasonReplayMemory
+			return false
+		}
+		r.reserved = size
+	}
+	return true
+}
+
+// release releases the stored frames.
+func (r *replay) release() {
+	if r.memory != nil {
+		r.memory.bytes.Add(-int64(r.reserved))
+	}
+	r.frames, r.completeLen, r.reserved = nil, 0, 0
+}
+
+// begin begins to store messages in the memory of the node. first contains the frame of a message that is the
+// first one of the client; nil means that the client has sent none.
+func (r *replay) begin(memory *ReplayMemory, messages int, first []byte) {
+	r.memory, r.messagesLeft = memory, messages
+	if messages > 0 && first != nil && r.store(first) {
+		r.completeLen = len(first)
+		r.messagesLeft--
+	}
 }
 
 // messages returns the frames of the complete messages, and forgets an incomplete one. The client

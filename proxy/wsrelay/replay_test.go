@@ -48,7 +48,7 @@ func TestReplayStoresCompleteMessages(t *testing.T) {
 	add(true, frame(0x82, ""))
 	add(false, frame(0x81, "three"))
 	for size := 1; size <= len(stream); size++ {
-		r, scanner := replay{messagesLeft: 2}, wsframe.Client()
+		r, scanner := replay{memory: &ReplayMemory{}, messagesLeft: 2}, wsframe.Client()
 		for rest := stream; len(rest) > 0; {
 			n, err := scanner.Step(rest[:min(size, len(rest))])
 			if err != nil {
@@ -57,7 +57,7 @@ func TestReplayStoresCompleteMessages(t *testing.T) {
 			r.record(rest[:n], &scanner)
 			rest = rest[n:]
 		}
-		if got := r.messages(); string(got) != string(want) || r.exceeded {
+		if got := r.messages(); string(got) != string(want) || r.failure != "" {
 			t.Errorf("in pieces of %d: %q, want %q", size, got, want)
 		}
 	}

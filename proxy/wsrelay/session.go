@@ -198,16 +198,19 @@ func (session *Session) recordBreak(now time.Time) bool {
 }
 
 // RecordStart records that the app has accepted the request of the session with a 101 response. It
-// is called at the ingress.
-func (session *Session) RecordStart(res *h1.Response) {
+// is called at the ingress. replays is the memory for messages that later upstream connections receive.
+func (session *Session) RecordStart(res *h1.Response, replays *ReplayMemory) {
 	session.MessagesMayBeLost = false
 	if session.Relays++; session.Relays > 1 {
 		session.prologue = session.replay.messages()
 		return
 	}
 	session.protocol = string(res.Value("Sec-WebSocket-Protocol"))
-	session.replay.begin(ReplayOf(res), session.prologue)
+	session.replay.begin(replays, ReplayOf(res), session.prologue)
 }
+
+// ReleaseReplay releases the messages that the session has stored. It must be called when the session ends.
+func (session *Session) ReleaseReplay() { session.replay.release() }
 
 // ReplayOf returns how many messages of the client each later upstream connection receives first,
 // according to the 101 response of an app or of an owner.
