@@ -98,7 +98,7 @@ func (c *client) startAttempt() bool {
 		return false
 	}
 	c.server.budget.Earn()
-	c.server.load.Sample(c.exchange.Key)
+	c.exchange.sample = c.server.load.Sample(c.exchange.Key)
 	c.runner.bindAttempt(attempt)
 	c.loopAttempt.startedAt, c.loopAttempt.clientBytesBefore = c.runner.startTimer()
 	c.loopAttempt.upstreamBytesBefore = conn.Sent()

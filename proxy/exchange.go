@@ -9,6 +9,7 @@ import (
 	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
 	"shardway/proxy/eventrelay"
+	"shardway/proxy/loadstats"
 	"shardway/proxy/poison"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
@@ -41,14 +42,15 @@ type exchange struct {
 
 	lastRoute          route.Kind // route of the last attempt; zero means no attempt
 	tries              int
-	reusedConnAttempts int            // tries on a connection that had carried other requests
-	responsesBegun     int            // tries that received a response header
-	avoidStreams       bool           // a multiplexed stream has failed, so only separate connections may be used
-	lastCrash          *poison.Record // the last process that crashed while it had this request; nil means none
-	runAborted         bool           // the app may have run the request without a response; see client.reportStopped
-	notAcquiredCount   int            // number of responses with which the app reported that it has not acquired the shard
-	isRerouted         bool           // the app has named the key, and the request was sent to its owner
-	namedKey           []byte         // key that the app has named, for actionReroute
+	reusedConnAttempts int               // tries on a connection that had carried other requests
+	responsesBegun     int               // tries that received a response header
+	avoidStreams       bool              // a multiplexed stream has failed, so only separate connections may be used
+	lastCrash          *poison.Record    // the last process that crashed while it had this request; nil means none
+	runAborted         bool              // the app may have run the request without a response; see client.reportStopped
+	notAcquiredCount   int               // number of responses with which the app reported that it has not acquired the shard
+	isRerouted         bool              // the app has named the key, and the request was sent to its owner
+	namedKey           []byte            // key that the app has named, for actionReroute
+	sample             *loadstats.Sample // sample of the key in the list of busy keys; nil means none
 	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
 	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
 	// never sent again.

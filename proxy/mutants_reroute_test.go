@@ -37,7 +37,7 @@ func mutantsOfReroutes() []mutant {
 		},
 		{
 			rule: "a named key counts as busy", found: "TestNamedKeyIsCountedAsBusy",
-			edits: in("proxy.router.reroute", "	router.server.load.Sample(exchange.Key)\n", "	if !PLANTED {\n		router.server.load.Sample(exchange.Key)\n	}\n"),
+			edits: in("proxy.router.reroute", "		exchange.sample.MoveTo(exchange.Key, exchange.namedKey)\n", "		if !PLANTED {\n			exchange.sample.MoveTo(exchange.Key, exchange.namedKey)\n		}\n"),
 		},
 		{
 			rule: "a named key survives a change of the key configuration", found: "TestNamedKeySurvivesKeyChange",

@@ -81,6 +81,11 @@ func (retry *retrier) endMisdirectedAttempt(attempt *attempt) {
 func (router *router) reroute() {
 	exchange := &router.exchange
 	exchange.leaveQueue() // the next attempt waits in its own turn
+	if exchange.Keyless {
+		exchange.sample = router.server.load.Sample(exchange.namedKey)
+	} else {
+		exchange.sample.MoveTo(exchange.Key, exchange.namedKey)
+	}
 	exchange.Found = shardkey.Found{Key: exchange.namedKey, Wrapped: exchange.Wrapped}
 	exchange.hasShard, exchange.hadTurn, exchange.isRerouted = false, false, true
 	exchange.keyLimit = keyLimitState{}
@@ -89,7 +94,6 @@ func (router *router) reroute() {
 	}
 	exchange.account.Rerouted = true
 	router.server.metrics.Retries[metrics.RetryKeyNamed].Add(1)
-	router.server.load.Sample(exchange.Key)
 	if exchange.session == nil {
 		router.createSession()
 	}

@@ -177,7 +177,7 @@ func (c *client) handleRequest() {
 		return
 	}
 	if !c.exchange.Keyless {
-		c.server.load.Sample(c.exchange.Key)
+		c.exchange.sample = c.server.load.Sample(c.exchange.Key)
 		c.createSession()
 	}
 	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())

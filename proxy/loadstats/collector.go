@@ -1,6 +1,7 @@
 package loadstats
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"math/rand/v2"
@@ -59,7 +60,7 @@ type KeyLoad struct {
 // nothing until Start is called.
 type Collector struct {
 	shards       []Counters // nil means that nothing is counted
-	sampleSlots  []sampleSlot
+	sampleSlots  []Sample
 	nextSlot     atomic.Uint32
 	samplesTaken atomic.Uint64 // number of samples, including those for which no slot was free
 
@@ -86,8 +87,8 @@ type shardRates struct {
 	means      [3]float64 // per second
 }
 
-// sampleSlot stores a sampled key until the next Update counts it.
-type sampleSlot struct {
+// Sample stores a sampled key until the next Update counts it.
+type Sample struct {
 	state atomic.Uint32 // slotFree, slotLocked or slotFull
 	key   []byte
 }
@@ -103,7 +104,7 @@ func (c *Collector) Start(shardCount int) {
 	if shardCount < 1 {
 		return
 	}
-	c.shards, c.rates, c.sampleSlots = make([]Counters, shardCount), make([]shardRates, shardCount), make([]sampleSlot, sampleSlotCount)
+	c.shards, c.rates, c.sampleSlots = make([]Counters, shardCount), make([]shardRates, shardCount), make([]Sample, sampleSlotCount)
 	for i := range c.sampleSlots {
 		c.sampleSlots[i].key = make([]byte, 0, maxSampledKeyLen)
 	}
@@ -136,18 +137,36 @@ func (c *Collector) WebSockets() (total int) {
 }
 
 // Sample stores the key of one request in sampleInterval, chosen at random. It drops the key if no
-// slot is free, but still counts the sample in the rate.
-func (c *Collector) Sample(key []byte) {
+// slot is free, but still counts the sample in the rate. The result is nil if the key was not stored.
+func (c *Collector) Sample(key []byte) *Sample {
 	if len(c.sampleSlots) == 0 || rand.Uint32()%sampleInterval != 0 { //nolint:gosec // no secret
-		return
+		return nil
 	}
 	c.samplesTaken.Add(1)
 	slot := &c.sampleSlots[c.nextSlot.Add(1)%sampleSlotCount]
 	if len(key) > maxSampledKeyLen || !slot.state.CompareAndSwap(slotFree, slotLocked) {
-		return
+		return nil
 	}
 	slot.key = append(slot.key[:0], key...)
 	slot.state.Store(slotFull)
+	return slot
+}
+
+// MoveTo replaces the key of a request that belongs to another key, unless the key was counted already. from is
+// the key that was stored. s may be nil.
+func (s *Sample) MoveTo(from, to []byte) {
+	if s == nil || !s.state.CompareAndSwap(slotFull, slotLocked) {
+		return
+	}
+	isOfRequest := bytes.Equal(s.key, from) // otherwise the slot contains the key of a later request
+	if isOfRequest && len(to) > maxSampledKeyLen {
+		s.state.Store(slotFree)
+		return
+	}
+	if isOfRequest {
+		s.key = append(s.key[:0], to...)
+	}
+	s.state.Store(slotFull)
 }
 
 // CountLimited counts a request that exceeded a limit of its key. It ignores long keys.
