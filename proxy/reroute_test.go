@@ -2,11 +2,13 @@ package proxy_test
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -303,11 +305,10 @@ func TestNamedKeyIsCountedAsBusy(t *testing.T) {
 	for range 500 { // one of 16 requests is sampled
 		c.get("/")
 	}
-	want := shardkey.Hash([]byte("s"), []byte("other"))
-	until(t, "the key is listed", func() bool {
-		for _, key := range n.Load().Keys {
-			if key.Hash == want {
-				return true
+	rate := func(key string) float64 {
+		for _, load := range n.Load().Keys {
+			if load.Hash == shardkey.Hash([]byte("s"), []byte(key)) {
+				return load.Requests
 			}
 		}
 		return 0
@@ -344,6 +345,46 @@ func TestHandlerNamesKey(t *testing.T) {
 				t.Errorf("another front: %d %s", res.StatusCode, body)
 			}
 		})
+	}
+}
+
+// A body of unknown length can be sent again to an app in this process, too, as long as it fits into the buffer.
+// It does not matter how much of it the handler has read.
+func TestHandlerNamesKeyOfChunkedBody(t *testing.T) {
+	for way, start := range handlerWays() {
+		for _, streams := range []bool{false, true} {
+			t.Run(fmt.Sprint(way, " streams ", streams), func(t *testing.T) {
+				front, _ := start(t, func(ctx *fasthttp.RequestCtx) {
+					if key := string(ctx.Request.Header.Peek("Shardway-Key")); key != "other" {
+						if stream := ctx.RequestBodyStream(); stream != nil {
+							n, _ := strconv.Atoi(string(ctx.Request.Header.Peek("X-Read")))
+							_, _ = io.CopyN(io.Discard, stream, int64(n))
+						}
+						ctx.Response.Header.Set("Shardway-Key", "other")
+						ctx.SetStatusCode(http.StatusMisdirectedRequest)
+						return
+					}
+					body := ctx.PostBody()
+					if stream := ctx.RequestBodyStream(); stream != nil {
+						body, _ = io.ReadAll(stream)
+					}
+					_, _ = fmt.Fprintf(ctx, "%d %x", len(body), sha256.Sum256(body))
+				}, func(o *proxy.Options) { o.HandlerStreams, o.BodyBuffer = streams, 4<<10 })
+				c := front.dial()
+				for _, size := range []int{5, 3000} {
+					body := strings.Repeat("x", size-1) + "."
+					for _, read := range []int{0, 1, size / 2, size, size + 1} {
+						c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nX-Read: %d\r\nTransfer-Encoding: chunked\r\n\r\n%s", read, chunked(body))
+						if res, got := c.answer("POST"); res.StatusCode != 200 || got != fmt.Sprintf("%d %x", size, sha256.Sum256([]byte(body))) {
+							t.Fatalf("%d of %d bytes read: %d %s", read, size, res.StatusCode, got)
+						}
+					}
+				}
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nX-Read: 5000\r\nTransfer-Encoding: chunked\r\n\r\n%s", chunked(strings.Repeat("x", 5000)))
+				res, got := c.answer("POST")
+				wantStatus(t, res, got, 413, "too-large")
+			})
+		}
 	}
 }
 

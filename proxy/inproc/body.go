@@ -34,7 +34,6 @@ func (conn *Conn) readFullBody() error {
 	if err := conn.call.Pipeline.RequestBody(); err != nil {
 		return err
 	}
-	call.Body.ExceedsBuffer = true // largeBody is not in the connection's buffer, so the request cannot be retried
 	call.Body.BeginRead()
 	counted, err := conn.readRemaining()
 	call.Body.EndRead()
@@ -61,8 +60,14 @@ func (conn *Conn) readRemaining() (counted int, err error) {
 		if isLarge || mustWaitForClient {
 			counted = call.Body.CountMemory(counted, cap(conn.largeBody), call.MaxBodyTotal)
 		}
-		n, err := body.Read(conn.largeBody[len(conn.largeBody):cap(conn.largeBody)])
-		conn.largeBody = conn.largeBody[:len(conn.largeBody)+n]
+		isBuffered, err := call.Body.ReadToBuffer()
+		if isBuffered {
+			conn.largeBody = append(conn.largeBody, call.Body.Buffered[len(conn.largeBody):]...)
+		} else {
+			var n int
+			n, err = body.Read(conn.largeBody[len(conn.largeBody):cap(conn.largeBody)])
+			conn.largeBody = conn.largeBody[:len(conn.largeBody)+n]
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return counted, err
 		}
@@ -82,6 +87,7 @@ type requestBody struct {
 		sync.Mutex
 		call         *Call // nil means that there is nothing to read
 		bufferedRead int   // number of bytes of the buffered part that were read
+		isRequested  bool  // the client was asked for the body, if it waits for that
 	}
 }
 
@@ -90,7 +96,7 @@ func (b *requestBody) open(call *Call) {
 	b.closed.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.call, b.mu.bufferedRead = call, 0
+	b.mu.call, b.mu.bufferedRead, b.mu.isRequested = call, 0, false
 }
 
 // Read implements io.Reader. It returns the buffered part of the body, and then reads from the client.
@@ -101,9 +107,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if call == nil || b.closed.Load() {
 		return 0, errRequestOver
 	}
-	if b.mu.bufferedRead < len(call.Body.Buffered) {
-		n := copy(p, call.Body.Buffered[b.mu.bufferedRead:])
-		b.mu.bufferedRead += n
+	if n := b.readBufferedLocked(call, p); n > 0 {
 		return n, nil
 	}
 	if call.Request.Body.Done() {
@@ -112,21 +116,28 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return b.readFromClientLocked(call, p)
 }
 
+// readBufferedLocked reads a part of the body that is in the buffer. It returns 0 if there is none. The caller must
+// hold mu.
+func (b *requestBody) readBufferedLocked(call *Call, p []byte) int {
+	n := copy(p, call.Body.Buffered[b.mu.bufferedRead:])
+	b.mu.bufferedRead += n
+	return n
+}
+
 // readFromClientLocked reads a part of the body from the client's connection. The first call asks the
 // client for the body, if the client waits for that. The caller must hold mu.
 func (b *requestBody) readFromClientLocked(call *Call, p []byte) (int, error) {
 	disconnect := call.Disconnect
 	disconnect.Disarm()
-	isFirstRead := !call.Body.ExceedsBuffer
-	if isFirstRead {
-		call.Body.ExceedsBuffer = true // the handler consumes the body, so the request cannot be retried
+	if !b.mu.isRequested {
+		b.mu.isRequested = true
 		if err := b.conn.call.Pipeline.RequestBody(); err != nil {
 			call.Body.ClientErr = err
 			return 0, err
 		}
 	}
 	call.Body.BeginRead()
-	n, err := call.Request.Body.Read(p)
+	n, err := b.readNextLocked(call, p)
 	call.Body.EndRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
@@ -136,6 +147,20 @@ func (b *requestBody) readFromClientLocked(call *Call, p []byte) (int, error) {
 		return n, errRequestOver
 	case !b.closed.Load():
 		call.Body.ClientErr = err
+	}
+	return n, err
+}
+
+// readNextLocked reads the next part of the body from the client's connection. While the buffer has space, the part
+// is also stored there, so that the request can be sent again. The caller must hold mu.
+func (b *requestBody) readNextLocked(call *Call, p []byte) (int, error) {
+	isBuffered, err := call.Body.ReadToBuffer()
+	if !isBuffered {
+		return call.Request.Body.Read(p)
+	}
+	n := b.readBufferedLocked(call, p)
+	if errors.Is(err, io.EOF) && b.mu.bufferedRead < len(call.Body.Buffered) {
+		err = nil
 	}
 	return n, err
 }

@@ -326,10 +326,7 @@ func (body *Body) sendRest(writer *h1.Writer, bufferedBytes int) error {
 func (body *Body) sendBuffered(writer *h1.Writer) (readErr, writeErr error) {
 	clientBody := &body.req.Body
 	bufferedLen := len(body.Buffered)
-	body.growBuffer(bufferedLen + 1)
-	n, err := clientBody.Read(body.Buffered[bufferedLen:cap(body.Buffered)])
-	body.Buffered = body.Buffered[:bufferedLen+n]
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err := body.readPart(); err != nil && !errors.Is(err, io.EOF) {
 		return err, nil
 	}
 	if _, err := writer.Write(body.Buffered[bufferedLen:]); err != nil {
@@ -340,6 +337,27 @@ func (body *Body) sendBuffered(writer *h1.Writer) (readErr, writeErr error) {
 		return nil, nil
 	}
 	return nil, writer.Flush()
+}
+
+// readPart reads the next part of the body into Buffered. The error may be io.EOF.
+func (body *Body) readPart() error {
+	bufferedLen := len(body.Buffered)
+	body.growBuffer(bufferedLen + 1)
+	n, err := body.req.Body.Read(body.Buffered[bufferedLen:cap(body.Buffered)])
+	body.Buffered = body.Buffered[:bufferedLen+n]
+	return err
+}
+
+// ReadToBuffer reads the next part of the body for an app in this process, and stores it in Buffered, so that
+// the request can be sent again. If the body exceeds the buffer, it returns false and reads nothing. The error
+// may be io.EOF.
+func (body *Body) ReadToBuffer() (isBuffered bool, err error) {
+	space := body.shared.BufferSize - len(body.Buffered)
+	if body.ExceedsBuffer || space <= 0 || body.req.Body.Remaining() > int64(space) {
+		body.ExceedsBuffer = true
+		return false, nil
+	}
+	return true, body.readPart()
 }
 
 // States of Body.destination.
