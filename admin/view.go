@@ -202,10 +202,10 @@ func countByState(nodes []api.Node) string {
 	return strings.Join(states, ", ")
 }
 
-// troubleOf returns 2 for a failed node, 1 for a node in transition, and 0 otherwise.
+// troubleOf returns 2 for a failed or suspect node, 1 for a node in transition, and 0 otherwise.
 func troubleOf(node api.Node) int {
 	switch {
-	case node.State == "failed" || node.State == "restarting" || node.App == "unhealthy":
+	case node.State == "failed" || node.State == "suspect" || node.State == "restarting" || node.App == "unhealthy":
 		return 2
 	case node.State != "active":
 		return 1

@@ -154,5 +154,5 @@ func (a *agent) recordLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
 
 // nodeStates returns all values of api.Node.State.
 func nodeStates() []string {
-	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "restarting", "failed", "left"}
+	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "restarting", "suspect", "failed", "left"}
 }

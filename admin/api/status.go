@@ -119,7 +119,7 @@ type SocketCounts struct {
 // Node is one node of the cluster.
 type Node struct {
 	ID         string            `json:"id"`          // id of the node
-	State      string            `json:"state"`       // joining, active, unhealthy (its app is unhealthy, so it is not in the map), draining, drained, cordoned, restarting, failed, left
+	State      string            `json:"state"`       // joining, active, unhealthy (its app is unhealthy, so it is not in the map), draining, drained, cordoned, restarting, suspect (the leader misses its heartbeats, and its shards stay), failed, left
 	Role       string            `json:"role"`        // leader, follower or gateway
 	Voter      bool              `json:"voter"`       // has a vote in Raft elections
 	Weight     uint32            `json:"weight"`      // share of the shards, relative to the other nodes

@@ -25,7 +25,7 @@ function colourOf(id) {
 }
 
 function trouble(n) {
-  if (n.state === 'failed' || n.state === 'restarting' || n.app === 'unhealthy') return 2;
+  if (n.state === 'failed' || n.state === 'suspect' || n.state === 'restarting' || n.app === 'unhealthy') return 2;
   return n.state === 'active' ? 0 : 1;
 }
 

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"shardway/ack"
 	"shardway/ack/leader"
@@ -32,8 +33,7 @@ func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node 
 			node.State = aliveNodeState(node, policy, raftState.Proposed().IsMember(id))
 		}
 		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
-			hasMap := committed.Epoch() > 0
-			refineWithLeaderView(node, view, isAlive, hasMap)
+			refineWithLeaderView(node, view, isAlive, missedHeartbeatsState(raftState, view, a.options.View.Timing().DeadAfter))
 			node.Instances = instancesOf(committed, policy, view)
 		}
 		if name == leaderID {
@@ -136,9 +136,24 @@ func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	return "joining"
 }
 
+// missedHeartbeatsState returns the state of a node from which the leader receives no heartbeats: "suspect", and
+// "failed" once its process has certainly ended, the map excludes it, or its last heartbeat is older than
+// deadAfter. Empty means that the leader receives its heartbeats, or that there is no map yet.
+func missedHeartbeatsState(raftState *ack.State, view leader.MemberView, deadAfter time.Duration) string {
+	committed := raftState.Committed()
+	isExcluded := raftState.IsDropped(view.Node) && !committed.IsMember(view.Node)
+	switch {
+	case committed.Epoch() == 0 || !view.Silent && !view.Crashed:
+		return ""
+	case view.Crashed || isExcluded || view.SinceHeartbeat >= deadAfter:
+		return "failed"
+	}
+	return "suspect"
+}
+
 // refineWithLeaderView refines the state of a node with the leader's view of it. isAlive means that the node is
-// alive in gossip.
-func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive, hasMap bool) {
+// alive in gossip. missedHeartbeats is the result of missedHeartbeatsState.
+func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive bool, missedHeartbeats string) {
 	hasHeartbeat := view.SinceHeartbeat >= 0
 	if hasHeartbeat {
 		node.LastHeartbeatMS = view.SinceHeartbeat.Milliseconds()
@@ -156,8 +171,8 @@ func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive, hasMa
 	if !isAlive {
 		return // the last heartbeat of an absent node contains an outdated state of its app
 	}
-	if (view.Silent || view.Crashed) && hasMap {
-		node.State = "failed"
+	if missedHeartbeats != "" {
+		node.State = missedHeartbeats
 		return
 	}
 	if hasHeartbeat && node.Role != gossip.RoleGateway {
