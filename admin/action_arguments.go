@@ -25,6 +25,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	action := api.Action{
 		Verb:           verb,
 		Node:           args.Node,
+		To:             args.To,
 		Force:          args.Force,
 		For:            args.For,
 		Zone:           args.Zone,
@@ -165,6 +166,7 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 	}
 	args := api.Arguments{
 		Node:           params.get("node"),
+		To:             params.get("to"),
 		For:            params.get("for"),
 		Zone:           params.get("zone"),
 		Hash:           params.get("hash"),

@@ -48,6 +48,9 @@ func describeAction(action api.Action) string {
 			words = append(words, word)
 		}
 	}
+	if action.To != "" {
+		words = append(words, "to "+action.To)
+	}
 	if action.Verb == api.Weigh {
 		words = append(words, strconv.FormatUint(uint64(action.Weight), 10))
 	}

@@ -130,6 +130,7 @@ func TestLogContainsRequestedAction(t *testing.T) {
 		{"quarantine?shard=0&hash=0123456789abcdef&for=1h", "quarantine shard 0 0123456789abcdef 1h"},
 		{"lift?shard=1&hash=0123456789abcdef", "lift shard 1 0123456789abcdef"},
 		{"step-down", "step-down"},
+		{"step-down?to=n3", "step-down to n3"},
 		{"rebalance?reason=new+%22rack%22", `rebalance "new \"rack\""`},
 	} {
 		fetchJSON(t, h, "POST", "/v1/"+tc[0], "", "Authorization", "Bearer "+writeToken)

@@ -189,7 +189,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"POST", "/v1/drain?node=n3&idle_first=soon", "", nil, 400, `idle_first = "soon" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
 		{"POST", "/v1/drain?node=n3&idle_first=25h", "", nil, 400, `idle_first = "25h" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
 		{"POST", "/v1/drain?node=n3&idle_first=10ms", "", nil, 400, `idle_first = "10ms" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
-		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
+		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: use to`},
 	} {
 		res := fetchJSON(t, h, tc.method, tc.target, tc.body, tc.headers...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
@@ -218,6 +218,8 @@ func TestActionsReachTheCluster(t *testing.T) {
 		{"/v1/drain", `{"node":"n3","idle_first":"2m"}`, js, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "2m"}},
 		{"/v1/step-down", "", nil, api.Action{Verb: api.StepDown}},
 		{"/v1/step-down", "{}", js, api.Action{Verb: api.StepDown}},
+		{"/v1/step-down", `{"to":"n3"}`, js, api.Action{Verb: api.StepDown, To: "n3"}},
+		{"/v1/step-down?to=n3", "", nil, api.Action{Verb: api.StepDown, To: "n3"}},
 	} {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)

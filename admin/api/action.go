@@ -48,7 +48,7 @@ type verbSpec struct {
 func verbSpecs() []verbSpec {
 	return []verbSpec{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
-		StepDown: {"step-down", nil, `{}`},
+		StepDown: {"step-down", []string{"to"}, `{"to":"n3"}`},
 		Drain:    {"drain", []string{"node", "force", "idle_first", "safe", "release_timeout"}, `{"node":"n3"}`},
 		Cordon:   {"cordon", []string{"node"}, `{"node":"n3"}`},
 		Uncordon: {"uncordon", []string{"node"}, `{"node":"n3"}`},
@@ -120,6 +120,8 @@ type Action struct {
 	// Node is the node that the action affects. It is empty if the action affects no node, the
 	// current leader (StepDown) or a zone (Pin).
 	Node string `json:"node,omitempty"`
+	// To is the voter that becomes leader by StepDown. An empty value means that the leader selects one.
+	To string `json:"to,omitempty"`
 	// Force makes Remove reassign the shards immediately: the operator guarantees that the node has
 	// stopped, and its app as well. It makes Drain accept that too few voters remain.
 	Force bool `json:"force,omitempty"`

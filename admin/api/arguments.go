@@ -3,6 +3,7 @@ package api
 // Arguments are the parameters of an action in a request. nil means that a parameter is absent.
 type Arguments struct {
 	Node      string  `json:"node,omitempty"`
+	To        string  `json:"to,omitempty"`
 	Force     bool    `json:"force,omitempty"`
 	For       string  `json:"for,omitempty"`
 	Weight    *uint64 `json:"weight,omitempty"`

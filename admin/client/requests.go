@@ -88,7 +88,7 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing) (api.Timin
 
 // Do runs an action. The server sets a.By.
 func (c *Client) Do(ctx context.Context, action api.Action) error {
-	args := api.Arguments{Node: action.Node, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason}
+	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason}
 	weight, shard := uint64(action.Weight), uint64(action.Shard)
 	if action.Verb == api.Weigh {
 		args.Weight = &weight

@@ -7,11 +7,26 @@ import (
 	"shardway/admin/api"
 )
 
-type stepDownCommand struct{ target }
+type stepDownCommand struct {
+	To string `help:"Voter that becomes leader; if another node becomes leader, the command fails and names that node." placeholder:"NODE"`
+	target
+}
+
+// Help explains the effect and the refusals.
+func (c *stepDownCommand) Help() string {
+	return `The leader transfers its leadership to another voter that has the newest map. No
+shard moves, and no request fails. With --to, only that voter is asked; the
+leader refuses a node that is not a voter, that is not reachable, or that leads
+already. "shardway nodes" shows the leader and the voters.`
+}
 
 // Run makes the leader transfer its leadership.
 func (c *stepDownCommand) Run(ctx context.Context, session *session) error {
-	return c.runAction(ctx, session, api.Action{Verb: api.StepDown}, "the leader has handed over")
+	success := "the leader has handed over"
+	if c.To != "" {
+		success = "node " + c.To + " leads"
+	}
+	return c.runAction(ctx, session, api.Action{Verb: api.StepDown, To: c.To}, success)
 }
 
 type removeCommand struct {
@@ -29,6 +44,7 @@ func (c *removeCommand) Run(ctx context.Context, session *session) error {
 type actionResult struct {
 	Action api.Verb `json:"action"`
 	Node   string   `json:"node,omitempty"`
+	To     string   `json:"to,omitempty"`
 	Done   bool     `json:"done"`
 }
 
@@ -43,7 +59,7 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 		return err
 	}
 	if t.JSON {
-		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, Done: true})
+		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, To: action.To, Done: true})
 	}
 	_, err = fmt.Fprintln(session.out, success)
 	return err

@@ -227,6 +227,7 @@ func TestActionsReachTheNode(t *testing.T) {
 	addr := serve(t, c)
 	for line, want := range map[string]api.Action{
 		"step-down":        {Verb: api.StepDown},
+		"step-down --to b": {Verb: api.StepDown, To: "b"},
 		"remove b":         {Verb: api.Remove, Node: "b"},
 		"remove --force b": {Verb: api.Remove, Node: "b", Force: true},
 	} {

@@ -3,7 +3,6 @@ package consensus
 import (
 	"bytes"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -54,18 +53,6 @@ func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader)
 	}
 	resp := <-answer
 	return resp.Response, resp.Error
-}
-
-// TransferTo transfers leadership to one voter.
-func (r *Raft) TransferTo(server string) error {
-	term, leads := r.Leadership()
-	if !leads {
-		return translateError(raft.ErrNotLeader)
-	}
-	if !slices.Contains(r.Voters(), server) {
-		return ErrNotVoter
-	}
-	return r.transferTo(term, server)
 }
 
 // Indexes returns the last index in the log and the last committed index.

@@ -53,6 +53,21 @@ func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	return err
 }
 
+// TransferTo transfers leadership to one voter. It returns when this node no longer leads, which does not mean that
+// the voter leads: another server may have been elected at the same time.
+//
+//nolint:contextcheck // it ends with Raft, not with the request
+func (r *Raft) TransferTo(server string) error {
+	term, leads := r.Leadership()
+	if !leads {
+		return translateError(raft.ErrNotLeader)
+	}
+	if !slices.Contains(r.Voters(), server) {
+		return ErrNotVoter
+	}
+	return r.transferTo(term, server)
+}
+
 // transferTo makes a server campaign once the server has the whole log. It returns nil when this
 // node no longer leads in term.
 func (r *Raft) transferTo(term uint64, server string) error {

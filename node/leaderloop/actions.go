@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/admin/api"
+	"shardway/node/cluster"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
@@ -20,6 +22,9 @@ import (
 func (l *Leadership) Do(ctx context.Context, action api.Action) error {
 	switch action.Verb {
 	case api.StepDown:
+		if action.To != "" {
+			return l.transferTo(ctx, action.To)
+		}
 		if err := awaitOrCancel(ctx, func() error { return Transfer(ctx, l.options.View, l) }); err != nil {
 			return wrapChangeError(fmt.Errorf("leadership transfer failed: %w", err))
 		}
@@ -32,6 +37,54 @@ func (l *Leadership) Do(ctx context.Context, action api.Action) error {
 		return l.changePolicy(ctx, action)
 	}
 	return fmt.Errorf("%w: unknown action %s", api.ErrRefused, action.Verb)
+}
+
+// transferTo transfers the leadership to one node. It refuses a node that cannot lead. If another node becomes leader
+// instead, the error names that node.
+func (l *Leadership) transferTo(ctx context.Context, node string) error {
+	view := l.options.View
+	voters, _ := view.Servers()
+	server := consensus.ServerOfNode(voters, node)
+	if server == "" {
+		if !slices.Contains(view.Nodes(), node) {
+			return view.UnknownNode(node)
+		}
+		return fmt.Errorf("%w: node %q is not a voter: `shardway nodes` shows the voters; try one of them", api.ErrRefused, node)
+	}
+	if node == string(l.options.Self) {
+		return fmt.Errorf("%w: node %q is the leader already", api.ErrRefused, node)
+	}
+	views, _ := l.View(ctx)
+	if member, _ := FindMember(views, node); !IsAlive(member) || member.Heartbeat.Goodbye {
+		return fmt.Errorf("%w: node %q is not reachable from the leader: wait for its heartbeats, or try another voter", api.ErrRefused, node)
+	}
+	if err := awaitOrCancel(ctx, func() error { return l.raft.TransferTo(server) }); err != nil {
+		return wrapChangeError(fmt.Errorf("leadership transfer to node %q failed: %w", node, err))
+	}
+	switch elected := awaitLeader(ctx, view); elected {
+	case node:
+		return nil
+	case "":
+		return fmt.Errorf("%w: this node no longer leads, and no new leader is known yet: `shardway status` shows the leader", api.ErrUnknown)
+	default:
+		return fmt.Errorf("%w: node %q was elected leader instead of %q: try again", api.ErrRefused, elected, node)
+	}
+}
+
+// awaitLeader waits until a leader is known and returns its ID. It returns "" if ctx ends first.
+func awaitLeader(ctx context.Context, view *cluster.View) string {
+	ticker := time.NewTicker(leaderPollInterval)
+	defer ticker.Stop()
+	for {
+		if leaderID := view.Leader(); leaderID != "" {
+			return leaderID
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-ticker.C:
+		}
+	}
 }
 
 // removeNode removes a node permanently from Raft's configuration. It refuses a node that still runs, because
