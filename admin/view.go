@@ -158,6 +158,7 @@ func facts(status api.Status) []fact {
 	all := []fact{
 		{"source", status.Node + ", " + status.Role},
 		{"leader", cmp.Or(status.Leader, "none")},
+		{"state of the cluster", clusterStateText(status)},
 		{"epoch", epoch},
 		{"term", strconv.FormatUint(status.Term, 10)},
 		{"shards here", fmt.Sprintf("%d of %d", status.Shards.Owned, status.Shards.Total)},
@@ -176,6 +177,14 @@ func facts(status api.Status) []fact {
 		all = append(all, fact{"keys", k.String()})
 	}
 	return all
+}
+
+// clusterStateText returns the state of the cluster with its reason.
+func clusterStateText(status api.Status) string {
+	if status.ClusterReason == "" {
+		return status.ClusterState
+	}
+	return status.ClusterState + ": " + status.ClusterReason
 }
 
 func count(n int, noun string) string {

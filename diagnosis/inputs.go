@@ -48,8 +48,8 @@ type Inputs struct {
 	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
 	// while; before the first map, these are all shards.
 	Shards, Orphaned int
-	// Epoch is the epoch of the committed map.
-	Epoch uint64
+	// Epoch is the epoch of the committed map, and ProposedEpoch that of the last proposed map.
+	Epoch, ProposedEpoch uint64
 	// HasMap means that there is a map. NoMapFor is how long a leader has proposed no first map.
 	HasMap   bool
 	NoMapFor time.Duration
@@ -59,6 +59,8 @@ type Inputs struct {
 	// although it should have one.
 	Lease      time.Duration
 	NoLeaseFor time.Duration
+	// HasOperated means that this process has known a leader, and has held a lease if it owned shards.
+	HasOperated bool
 	// Stopping means that this process will stop, or that drain --local was run.
 	Stopping bool
 	// NotInMap means that this node is not in the map yet although it should be.
@@ -136,6 +138,8 @@ type Node struct {
 	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive
 	// for so long that other nodes should own its shards.
 	Alive, Lost bool
+	// Failed and Left mean that the list of nodes shows the node as failed, or as left.
+	Failed, Left bool
 	// App is the health of its app. HealthError is the error of the health check, if known.
 	App         App
 	HealthError string

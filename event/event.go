@@ -26,6 +26,8 @@ type Event struct {
 	// Node is the node that the event is about.
 	Node   string `json:"node,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// State is the new state of the cluster; see ClusterStateChanged.
+	State string `json:"state,omitempty"`
 
 	Change  *Change            `json:"change,omitempty"`
 	Finding *diagnosis.Finding `json:"finding,omitempty"`

@@ -44,6 +44,9 @@ const (
 	// FindingRaised and FindingCleared mean that Finding applies from now on, or no longer applies.
 	FindingRaised
 	FindingCleared
+	// ClusterStateChanged means that the cluster has another State from now on, for Reason, as the reporting node sees
+	// it.
+	ClusterStateChanged
 	// WebSocketsMoved means that resumable WebSockets of clients of the reporting node lost their
 	// upstream connections; see Sockets.
 	WebSocketsMoved
@@ -70,7 +73,7 @@ func names() []string {
 		NodeRestarting: "node-restarting", NodeRestarted: "node-restarted", NodeDropped: "node-dropped",
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
-		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared",
+		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared", ClusterStateChanged: "cluster-state",
 		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ProcessFailed: "process-failed", ActionRequested: "action", Lost: "lost",
 	}
 }

@@ -9,18 +9,23 @@ import (
 
 // Status is the response of GET /status: the view of one node.
 type Status struct {
-	Node     string `json:"node"`     // id of the responding node
-	Boot     uint64 `json:"boot"`     // incarnation: a counter that each process of the node increments
-	Cluster  string `json:"cluster"`  // id of the cluster; empty until the node belongs to one
-	Version  string `json:"version"`  // version of Shardway
-	State    string `json:"state"`    // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
-	Role     string `json:"role"`     // leader, follower, candidate or gateway
-	Leader   string `json:"leader"`   // id of the leader; empty while none is known
-	Term     uint64 `json:"term"`     // Raft term
-	Epoch    uint64 `json:"epoch"`    // epoch of the committed map; 0 before the first map
-	Proposed uint64 `json:"proposed"` // epoch of the last proposed map in the log
-	LeaseMS  int64  `json:"lease_ms"` // remaining lease in milliseconds; 0 without a lease
-	UptimeS  int64  `json:"uptime_s"` // seconds since the process started
+	Node    string `json:"node"`    // id of the responding node
+	Boot    uint64 `json:"boot"`    // incarnation: a counter that each process of the node increments
+	Cluster string `json:"cluster"` // id of the cluster; empty until the node belongs to one
+	Version string `json:"version"` // version of Shardway
+	State   string `json:"state"`   // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
+	// ClusterState is the state of the whole cluster as this node sees it: initializing, single-node, stable,
+	// rebalancing, degraded (a member has failed, or no further failure is tolerated) or unavailable. ClusterReason
+	// is one sentence that explains it.
+	ClusterState  string `json:"cluster_state"`
+	ClusterReason string `json:"cluster_reason"`
+	Role          string `json:"role"`     // leader, follower, candidate or gateway
+	Leader        string `json:"leader"`   // id of the leader; empty while none is known
+	Term          uint64 `json:"term"`     // Raft term
+	Epoch         uint64 `json:"epoch"`    // epoch of the committed map; 0 before the first map
+	Proposed      uint64 `json:"proposed"` // epoch of the last proposed map in the log
+	LeaseMS       int64  `json:"lease_ms"` // remaining lease in milliseconds; 0 without a lease
+	UptimeS       int64  `json:"uptime_s"` // seconds since the process started
 
 	// Timing has the cluster-wide settings; nil before the node belongs to a cluster.
 	Timing *TimingState `json:"settings,omitempty"`

@@ -51,6 +51,7 @@ function factsOf(st) {
   const facts = [
     ['source', `${st.node}, ${st.role}`],
     ['leader', st.leader || 'none'],
+    ['state of the cluster', st.cluster_reason ? `${st.cluster_state}: ${st.cluster_reason}` : st.cluster_state ?? ''],
     ['epoch', st.proposed > st.epoch ? `${st.epoch} → ${st.proposed}` : st.epoch],
     ['term', st.term],
     ['shards here', `${st.shards.owned} of ${st.shards.total}`],

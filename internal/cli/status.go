@@ -70,6 +70,14 @@ func writeFindings(w io.Writer, findings []diagnosis.Finding) error {
 	return err
 }
 
+// clusterStateText returns the state of the cluster with its reason.
+func clusterStateText(status api.Status) string {
+	if status.ClusterReason == "" {
+		return status.ClusterState
+	}
+	return status.ClusterState + " (" + status.ClusterReason + ")"
+}
+
 // writeStatus prints the state of one node, one row for each property.
 func writeStatus(w io.Writer, status api.Status) error {
 	leader := status.Leader
@@ -85,6 +93,7 @@ func writeStatus(w io.Writer, status api.Status) error {
 	table.row("cluster", status.Cluster)
 	table.row("version", status.Version)
 	table.row("state", status.State)
+	table.row("cluster state", clusterStateText(status))
 	table.row("leader", fmt.Sprintf("%s (term %d)", leader, status.Term))
 	table.row("map", fmt.Sprintf("epoch %d, last proposed %d", status.Epoch, status.Proposed))
 	ownership := "here"

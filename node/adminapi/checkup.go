@@ -107,9 +107,10 @@ func (c *Checkups) collect(ctx context.Context, reach bool) diagnosis.Checkup {
 // LocalReport returns the report of this node about itself. With reach, it contains the ports of other nodes
 // that this node cannot reach.
 func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
-	applied := a.options.Router.State()
+	s := a.snapshot(nil)
+	applied := s.replicated
 	report := diagnosis.Report{
-		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Version: a.options.Version, State: a.nodeState(applied), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Version: a.options.Version, State: a.nodeState(s), Leader: s.leader, Term: s.term,
 		Epoch: uint64(applied.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.options.Timing), ClockNS: int64(a.options.Clock.Precise()), Findings: a.options.Findings().List, Settings: a.OwnSettings(),
 	}
 	if replicated := a.options.View.State(); replicated.Bootstrapped() {

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"slices"
 
+	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/shardmap"
 )
@@ -24,33 +25,46 @@ func (f Findings) first(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 	return diagnosis.Finding{}, false
 }
 
-// update returns f, updated to a committed map, to the leader of that time ("" means none) and to the lease.
-// The monitor (findings.Monitor) runs only at intervals, so without the update the state and the findings of
-// one status could contradict each other.
-func (f Findings) update(committed *shardmap.Map, leaderID string, hasLease bool) Findings {
+// update returns f, updated to a snapshot. The monitor (findings.Monitor) runs only at intervals, so without the
+// update the state and the findings of one status could contradict each other.
+func (f Findings) update(s snapshot) Findings {
+	committed := s.replicated.Committed()
 	epoch, hasMap := uint64(committed.Epoch()), committed.Epoch() != 0
 	isSameMap := f.Inputs.Epoch == epoch && f.Inputs.HasMap == hasMap
-	hasNewLease := f.Inputs.NoLeaseFor != 0 && hasLease
-	hasNewLeader := f.Inputs.Leader == "" && leaderID != ""
-	if isSameMap && !hasNewLease && !hasNewLeader {
-		return f
-	}
+	hasNewLease := f.Inputs.NoLeaseFor != 0 && s.hasLease()
+	hasNewLeader := f.Inputs.Leader == "" && s.leader != ""
 	inputs := f.Inputs
-	inputs.Epoch, inputs.HasMap = epoch, hasMap
+	inputs.Shards, inputs.ProposedEpoch = s.shards, uint64(s.replicated.Proposed().Epoch())
+	inputs.HasOperated = inputs.HasOperated || hasMap && s.leader != "" && (committed.ShardCount(s.self) == 0 || s.hasLease())
+	inputs.Nodes = slices.Clone(inputs.Nodes)
+	SetNodeStates(inputs.Nodes, s.nodes)
+	isSameIsolation := f.Inputs.LeaderUnknown == s.isolated
+	if isSameMap && isSameIsolation && !hasNewLease && !hasNewLeader {
+		return Findings{Inputs: inputs, List: f.List}
+	}
+	inputs.Epoch, inputs.HasMap, inputs.LeaderUnknown = epoch, hasMap, s.isolated
 	inputs.Orphaned = min(inputs.Orphaned, committed.OrphanCount())
-	if leaderID != "" {
-		inputs.Leader, inputs.NoLeaderFor = leaderID, 0
+	if s.leader != "" {
+		inputs.Leader, inputs.NoLeaderFor = s.leader, 0
 	}
 	if hasNewLease {
 		inputs.NoLeaseFor = 0
 	}
-	inputs.Nodes = slices.Clone(inputs.Nodes)
 	for i := range inputs.Nodes {
 		node := &inputs.Nodes[i]
 		node.Shards = committed.ShardCount(shardmap.NodeID(node.ID))
 		node.Lost = node.Lost && node.Shards > 0
 	}
 	return Findings{Inputs: inputs, List: diagnosis.Findings(inputs)}
+}
+
+// SetNodeStates sets Failed and Left of nodes by a list of API.Nodes.
+func SetNodeStates(nodes []diagnosis.Node, list []api.Node) {
+	for i := range nodes {
+		if index := slices.IndexFunc(list, func(node api.Node) bool { return node.ID == nodes[i].ID }); index >= 0 {
+			nodes[i].Failed, nodes[i].Left = list[index].State == "failed", list[index].State == "left"
+		}
+	}
 }
 
 // keepsShards reports whether the leader lets an unhealthy node keep its shards, because most apps are

@@ -18,9 +18,14 @@ import (
 // raftState, sorted by ID. views is the leader's view of the nodes; nil means that the leader did not
 // respond.
 func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node {
+	return a.listNodes(raftState, views, a.options.View.Leader())
+}
+
+// listNodes returns the result of Nodes while leaderID leads; "" means that there is no leader.
+func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderID string) []api.Node {
 	voters, nonvoters := a.options.View.Servers()
 	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, raftState)
-	leaderID, policy, committed := a.options.View.Leader(), a.options.View.State().Policy(), raftState.Committed()
+	policy, committed := a.options.View.State().Policy(), raftState.Committed()
 	list := make([]api.Node, 0, len(nodes))
 	for name, node := range nodes {
 		id := shardmap.NodeID(name)

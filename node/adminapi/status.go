@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/node/leaderloop"
 )
 
-// nodeState returns the state of this node, as docs/internals/protocol.md names it, computed from a replicated
-// state. All parts of one status use the same replicated state, so that they are consistent.
-func (a *API) nodeState(replicated *ack.State) string {
+// nodeState returns the state of this node, as docs/internals/protocol.md names it, computed from a snapshot. All
+// parts of one status use the same snapshot, so that they are consistent.
+func (a *API) nodeState(s snapshot) string {
+	replicated := s.replicated
 	switch {
 	case a.options.IsStopping():
 		return "stopping"
@@ -20,7 +20,7 @@ func (a *API) nodeState(replicated *ack.State) string {
 	case a.options.IsStopRequested():
 		return "stopping" // a restart in place: the node keeps its shards
 	}
-	isGateway, isDrained, hasLeader := a.options.Gateway, a.options.View.IsDrained(), a.options.View.Leader() != ""
+	isGateway, isDrained, hasLeader := a.options.Gateway, a.options.View.IsDrained(), s.leader != ""
 	isInMap := replicated.Proposed().IsMember(a.options.Self)
 	if hasMap := replicated.Committed().Epoch() != 0; !hasMap {
 		if hasLeader {
@@ -34,7 +34,7 @@ func (a *API) nodeState(replicated *ack.State) string {
 	if mustBeInMap := !isGateway && !isDrained; mustBeInMap && !isInMap {
 		return "joining"
 	}
-	if isGateway && !hasLeader || !isGateway && !a.options.Router.HasLease() {
+	if isGateway && !hasLeader || !isGateway && !s.hasLease() {
 		return "electing"
 	}
 	switch {
@@ -55,7 +55,9 @@ func (a *API) isAppUnhealthy() bool {
 
 // Status returns this node's view of itself and of the cluster.
 func (a *API) Status() api.Status {
-	replicated := a.options.Router.State()
+	views := a.options.Leader.Views(context.Background()) // first, because it waits for the leader
+	s := a.snapshot(views)
+	replicated := s.replicated
 	cluster, _ := a.options.Dir.Cluster()
 	queue := a.options.Queue.Stats()
 	var timing *api.TimingState
@@ -63,13 +65,14 @@ func (a *API) Status() api.Status {
 		state := leaderloop.TimingState(latest)
 		timing = &state
 	}
-	findings := a.options.Findings().update(replicated.Committed(), a.options.View.Leader(), a.options.Router.HasLease())
-	views := a.options.Leader.Views(context.Background())
+	findings := a.options.Findings().update(s)
+	clusterState, clusterReason := findings.Inputs.ClusterState()
 	return api.Status{
 		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Cluster: cluster, Version: a.options.Version,
-		State: a.nodeState(replicated), Role: a.role(), Leader: a.options.View.Leader(), Term: a.options.View.Raft.Term(),
+		State: a.nodeState(s), Role: a.role(s), Leader: s.leader, Term: s.term,
+		ClusterState: clusterState.String(), ClusterReason: clusterReason,
 		Epoch: uint64(replicated.Committed().Epoch()), Proposed: uint64(replicated.Proposed().Epoch()),
-		LeaseMS: leaseMilliseconds(a.options.Router.LeaseLeft()), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
+		LeaseMS: leaseMilliseconds(s.leaseLeft), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
 		Shards: api.ShardCounts{
 			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(),
 			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: findings.Inputs.CountUnavailable(),
@@ -78,16 +81,16 @@ func (a *API) Status() api.Status {
 		FormatVersion: uint8(a.options.View.State().FormatVersion()),
 		Queue:         api.QueueCounts{Queued: queue.Waiting, Bytes: queue.Bytes},
 		Sockets:       a.WebSockets.localCounts(),
-		Nodes:         a.Nodes(replicated, views),
+		Nodes:         s.nodes,
 		Keys:          keysState(replicated, loadedKeys{string(a.options.Self), a.options.LoadedKeys()}, views),
 		Findings:      findings.List,
 	}
 }
 
 // role returns the role of this node in Raft, or "gateway".
-func (a *API) role() string {
+func (a *API) role(s snapshot) string {
 	switch {
-	case a.options.Leader.Leadership() != nil:
+	case s.isLeader:
 		return "leader"
 	case a.options.Gateway:
 		return "gateway"

@@ -23,6 +23,11 @@ func Finding(raised bool, f diagnosis.Finding) event.Event {
 	return event.Event{Kind: kind, Finding: &f}
 }
 
+// ClusterState returns the event that the cluster has another state.
+func ClusterState(state diagnosis.ClusterState, reason string) event.Event {
+	return event.Event{Kind: event.ClusterStateChanged, State: state.String(), Reason: reason}
+}
+
 // AppHealth returns the event that the app of a node has become healthy or unhealthy.
 func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 	kind := event.AppUnhealthy

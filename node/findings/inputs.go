@@ -10,6 +10,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/ack/leader"
 	"shardway/diagnosis"
+	"shardway/node/adminapi"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/node/leaderloop"
@@ -40,7 +41,7 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	in := diagnosis.Inputs{
 		Self: string(m.o.Self), Gateway: m.o.Gateway, Now: now,
 		Leader: m.o.View.Leader(), LeaderUnknown: m.o.View.Raft.IsIsolated(), Lease: m.o.View.Timing().Lease,
-		Shards: m.o.Shards, Epoch: uint64(committed.Epoch()), HasMap: committed.Epoch() != 0,
+		Shards: m.o.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
 		Stopping: m.o.Agent.IsLeaving() || m.o.IsStopping(),
 	}
 	isUpToDate := m.upToDate.Update(now, m.o.Agent.IsUpToDate())
@@ -51,6 +52,10 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	if !isUpToDate {
 		clearReplicatedInputs(in.Nodes)
 	}
+	adminapi.SetNodeStates(in.Nodes, m.o.API.Nodes(state, m.lastReport.Views))
+	ownsShards := committed.ShardCount(m.o.Self) > 0
+	m.hasOperated = m.hasOperated || in.HasMap && in.Leader != "" && (!ownsShards || m.o.Router.HasLease())
+	in.HasOperated = m.hasOperated
 	orphans := committed.OrphanCount()
 	if m.orphaned.Update(now, isUpToDate && in.HasMap && orphans > 0) {
 		in.Orphaned = orphans

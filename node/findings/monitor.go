@@ -143,6 +143,7 @@ type Monitor struct {
 	onlyGateways, noOwners      diagnosis.Debouncer
 	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
 	refusedRequests             diagnosis.RecentCount
+	hasOperated                 bool // see diagnosis.Inputs
 	nodes                       map[string]*nodeDebouncers
 	acquiringGeneration         uint64 // generation of the routing table that acquiringShards was computed from
 	acquiringShards             []shardmap.Shard
@@ -168,7 +169,9 @@ type Result struct {
 	NoOwners bool
 	Inputs   diagnosis.Inputs
 	Findings []diagnosis.Finding
-	public   []string // the texts without internal details, for unauthenticated readers
+	// ClusterState is the state of the cluster; zero before the first run.
+	ClusterState diagnosis.ClusterState
+	public       []string // the texts without internal details, for unauthenticated readers
 }
 
 // indexOfFirst returns the index of the finding with the first of codes that is present, or -1.
@@ -252,6 +255,8 @@ func (m *Monitor) diagnose(ctx context.Context) {
 	// heartbeats yet.
 	isOwnerMissing := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
 	current := &Result{NoOwners: m.noOwners.Update(now, isOwnerMissing) && isOwnerMissing, Inputs: in, Findings: diagnosis.Findings(in)}
+	var reason string
+	current.ClusterState, reason = in.ClusterState()
 	for _, f := range current.Findings {
 		current.public = append(current.public, f.Public())
 	}
@@ -259,6 +264,9 @@ func (m *Monitor) diagnose(ctx context.Context) {
 	raised, cleared := diagnosis.Changes(previous.Findings, current.Findings)
 	if len(raised)+len(cleared) > 0 || current.NoOwners != previous.NoOwners || in.Leader != previous.Inputs.Leader {
 		m.lastChange = now
+	}
+	if current.ClusterState != previous.ClusterState {
+		m.o.Events.Add(eventlog.ClusterState(current.ClusterState, reason))
 	}
 	m.recordChanges(raised, cleared)
 }

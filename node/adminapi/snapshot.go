@@ -1,0 +1,41 @@
+package adminapi
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/ack/leader"
+	"shardway/admin/api"
+	"shardway/shardmap"
+)
+
+// snapshot contains everything from which the state of this node, the state of the cluster and the numbers in one
+// status are computed. Each value is read once, so that the parts of one response do not contradict each other.
+type snapshot struct {
+	self       shardmap.NodeID
+	shards     int        // number of all shards
+	replicated *ack.State // the state by which this node routes
+	leader     string     // "" means that this node knows none
+	term       uint64     // Raft's term in which leader leads
+	isLeader   bool       // this node runs the leader loop
+	isolated   bool       // this node has isolated itself because its disk has stalled
+	leaseLeft  time.Duration
+	nodes      []api.Node // result of Nodes for the same replicated state and leader
+}
+
+// snapshot reads the state of this node once. views is the leader's view of the nodes; nil means that the leader did
+// not respond.
+func (a *API) snapshot(views []leader.MemberView) snapshot {
+	s := snapshot{self: a.options.Self, shards: a.options.Shards, replicated: a.options.Router.State(), leaseLeft: a.options.Router.LeaseLeft(), isolated: a.options.View.Raft.IsIsolated()}
+	for isSameTerm := false; !isSameTerm; {
+		s.term = a.options.View.Raft.Term()
+		s.leader = a.options.View.Leader()
+		isSameTerm = a.options.View.Raft.Term() == s.term
+	}
+	s.isLeader = s.leader == string(a.options.Self) && a.options.Leader.Leadership() != nil
+	s.nodes = a.listNodes(s.replicated, views, s.leader)
+	return s
+}
+
+// hasLease reports whether this node has a lease.
+func (s snapshot) hasLease() bool { return s.leaseLeft > 0 }
