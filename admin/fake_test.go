@@ -55,7 +55,9 @@ func (f *fake) Status() api.Status {
 	if f.panics {
 		panic("broken")
 	}
+	since, lease := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), int64(431)
 	return api.Status{
+		ClusterState: "degraded", ClusterReason: "1 of 4 shards is unavailable", LeaderSince: &since, LeaderLeaseMS: &lease,
 		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "rebalancing", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
 		Shards: api.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unavailable: 1},

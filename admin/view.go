@@ -157,7 +157,7 @@ func facts(status api.Status) []fact {
 	}
 	all := []fact{
 		{"source", status.Node + ", " + status.Role},
-		{"leader", cmp.Or(status.Leader, "none")},
+		{"leader", leaderText(status)},
 		{"state of the cluster", clusterStateText(status)},
 		{"epoch", epoch},
 		{"term", strconv.FormatUint(status.Term, 10)},
@@ -177,6 +177,18 @@ func facts(status api.Status) []fact {
 		all = append(all, fact{"keys", k.String()})
 	}
 	return all
+}
+
+// leaderText returns the leader, since when it leads, and how long its lease lasts.
+func leaderText(status api.Status) string {
+	text := cmp.Or(status.Leader, "none")
+	if status.LeaderSince != nil {
+		text += " since " + status.LeaderSince.Format(time.RFC3339)
+	}
+	if status.LeaderLeaseMS != nil {
+		text += ", lease for " + milliseconds(*status.LeaderLeaseMS)
+	}
+	return text
 }
 
 // clusterStateText returns the state of the cluster with its reason.

@@ -42,6 +42,8 @@ var (
 		"Number of further voters that may fail: reachable voters less a quorum; negative without a quorum.", nil, nil)
 	descTerm = prometheus.NewDesc("shardway_raft_term",
 		"Number of the current Raft term at this node.", nil, nil)
+	descLeaderLease = prometheus.NewDesc("shardway_leader_lease_seconds",
+		"Time for which this node may still grant leases as leader unless a quorum confirms it; 0 if it does not lead.", nil, nil)
 	descApp = prometheus.NewDesc("shardway_app_healthy",
 		"1 if the app passes its health checks, 0 if not; a gateway has none.", nil, nil)
 	descRunning = prometheus.NewDesc("shardway_requests_in_flight",
@@ -58,7 +60,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
+	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descLeaderLease, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- desc
 	}
 }
@@ -79,6 +81,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(descFailureTolerance, float64(g.countReachable(voters)-quorum))
 	}
 	gauge(descTerm, float64(g.view.Raft.Term()))
+	gauge(descLeaderLease, g.leaderLease().Seconds())
 	if g.health != nil {
 		gauge(descApp, boolGauge(g.health.Healthy()))
 	}
@@ -87,6 +90,18 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMapLag, g.agent.mapLag(g.clock.Precise()).Seconds())
 	gauge(descHeld, float64(g.idleTracker.HeldCount()))
 	gauge(descDrain, float64(g.countDrainingShards()))
+}
+
+// leaderLease returns how long this node may still grant leases as leader; zero if it does not lead.
+func (g gauges) leaderLease() time.Duration {
+	leadership := g.leaderClient.Leadership()
+	if leadership == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaderloop.ViewTimeout)
+	defer cancel()
+	state, _ := leadership.State(ctx)
+	return state.LeaseLeft
 }
 
 // countReachable returns how many of the voters are this node, or alive according to gossip.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +12,7 @@ import (
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/node/leaderloop"
+	"shardway/shardmap"
 )
 
 // leaderRunner runs a leader loop in each term that this node leads.
@@ -54,6 +56,22 @@ func (r *leaderRunner) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// leaderEnd describes the end of the leadership of a node in a term. hasHigherTerm means that Raft has a higher term now.
+func (n *Node) leaderEnd(leader string, term uint64, hasHigherTerm bool) eventlog.LeaderEnd {
+	id := shardmap.NodeID(leader)
+	end := eventlog.LeaderEnd{IsSelf: id == n.self, HasHigherTerm: hasHigherTerm}
+	if end.IsSelf {
+		end.IsStopping = n.stopRequested.Load()
+		end.HasSteppedDown, end.IsDiskStalled = n.raft.SteppedDown(term), n.raft.IsIsolated()
+		return end
+	}
+	state := n.fsm.state.Load()
+	hasHandedOver := slices.Contains(state.FormerMembers(), id) && !state.IsDropped(id) && !state.Policy().IsDraining(id)
+	end.IsStopping = n.view.IsLeavingOrLeft(leader) || state.Restarting(id) || hasHandedOver
+	end.HasContact = n.raft.HasRecentContact() && n.campaigner.MissedLeader() != leader
+	return end
 }
 
 // lead runs the leader loop of a term until the term is over or ctx ends.

@@ -259,7 +259,7 @@ func (n *Node) newEventLog() {
 		}
 		return at
 	}})
-	n.leaderTracker = eventlog.NewLeaderTracker(n.events)
+	n.leaderTracker = eventlog.NewLeaderTracker(n.events, n.leaderEnd)
 	n.mapChanges = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
 		n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds())
 	}})

@@ -55,6 +55,13 @@ func (s leaderRequests) handlers() map[control.Kind]control.Handler {
 			views, _ := leadership.View(ctx)
 			return leaderloop.WireMembers(views)
 		}),
+		control.LeaderState: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+			state, isCurrent := leadership.State(ctx)
+			if !isCurrent {
+				return nil, control.ErrNotLeader
+			}
+			return state, nil
+		}),
 		control.AdminAction: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, from control.Caller, request control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			action := request.Action

@@ -147,6 +147,9 @@ func (d *Driver) Plan() (Plan, error) { return d.leader.Plan(d.options.Clock()) 
 // View returns the state of every node as seen by the leader, ordered by id.
 func (d *Driver) View() []MemberView { return d.leader.View(d.options.Clock()) }
 
+// LeaseLeft returns how long this leader may still grant leases; see Leader.LeaseLeft.
+func (d *Driver) LeaseLeft() time.Duration { return d.leader.LeaseLeft(d.options.Clock()) }
+
 // KeptShards returns the shards that stay with their owners because of safe drains, as of the last
 // step.
 func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.assigned.inputs.keptShards }

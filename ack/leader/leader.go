@@ -269,6 +269,10 @@ func (l *Leader) View(now time.Duration) []MemberView {
 	return views
 }
 
+// LeaseLeft returns how long this leader may still grant leases without a further confirmation by a quorum. Zero means
+// that it may grant none.
+func (l *Leader) LeaseLeft(now time.Duration) time.Duration { return l.leases.grant(now, l.in.timing) }
+
 // memberView returns the state of the node from the view of the leader.
 func (l *Leader) memberView(node *member) MemberView {
 	view := MemberView{

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"shardway/diagnosis"
 )
@@ -19,13 +20,18 @@ type Status struct {
 	// is one sentence that explains it.
 	ClusterState  string `json:"cluster_state"`
 	ClusterReason string `json:"cluster_reason"`
-	Role          string `json:"role"`     // leader, follower, candidate or gateway
-	Leader        string `json:"leader"`   // id of the leader; empty while none is known
-	Term          uint64 `json:"term"`     // Raft term
-	Epoch         uint64 `json:"epoch"`    // epoch of the committed map; 0 before the first map
-	Proposed      uint64 `json:"proposed"` // epoch of the last proposed map in the log
-	LeaseMS       int64  `json:"lease_ms"` // remaining lease in milliseconds; 0 without a lease
-	UptimeS       int64  `json:"uptime_s"` // seconds since the process started
+	Role          string `json:"role"`   // leader, follower, candidate or gateway
+	Leader        string `json:"leader"` // id of the leader; empty while none is known
+	// LeaderSince is the time at which the leader was elected, by the clock of the responding node, and LeaderLeaseMS
+	// how many milliseconds the leader may still grant leases unless a quorum confirms it again. They are absent if the
+	// leader did not respond.
+	LeaderSince   *time.Time `json:"leader_since,omitempty"`
+	LeaderLeaseMS *int64     `json:"leader_lease_ms,omitempty"`
+	Term          uint64     `json:"term"`     // Raft term
+	Epoch         uint64     `json:"epoch"`    // epoch of the committed map; 0 before the first map
+	Proposed      uint64     `json:"proposed"` // epoch of the last proposed map in the log
+	LeaseMS       int64      `json:"lease_ms"` // remaining lease in milliseconds; 0 without a lease
+	UptimeS       int64      `json:"uptime_s"` // seconds since the process started
 
 	// Timing has the cluster-wide settings; nil before the node belongs to a cluster.
 	Timing *TimingState `json:"settings,omitempty"`

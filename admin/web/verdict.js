@@ -50,7 +50,7 @@ function setIcon(severity, mark) {
 function factsOf(st) {
   const facts = [
     ['source', `${st.node}, ${st.role}`],
-    ['leader', st.leader || 'none'],
+    ['leader', leaderText(st)],
     ['state of the cluster', st.cluster_reason ? `${st.cluster_state}: ${st.cluster_reason}` : st.cluster_state ?? ''],
     ['epoch', st.proposed > st.epoch ? `${st.epoch} → ${st.proposed}` : st.epoch],
     ['term', st.term],
@@ -66,6 +66,12 @@ function factsOf(st) {
   if (st.settings) facts.push(['settings', `lease ${st.settings.lease}, dead after ${st.settings.dead_after}, takeover ${st.settings.takeover}`]);
   if (st.keys) facts.push(['keys', keysText(st.keys)]);
   return facts;
+}
+
+function leaderText(st) {
+  const since = st.leader_since ? ` since ${st.leader_since.replace(/\.\d+Z$/, 'Z')}` : '';
+  const lease = st.leader_lease_ms === undefined ? '' : `, lease for ${span(st.leader_lease_ms)}`;
+  return `${st.leader || 'none'}${since}${lease}`;
 }
 
 function keysText(keys) {

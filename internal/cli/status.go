@@ -78,6 +78,14 @@ func clusterStateText(status api.Status) string {
 	return status.ClusterState + " (" + status.ClusterReason + ")"
 }
 
+// leadershipText returns since when the leader leads, and how long its lease lasts; empty if unknown.
+func leadershipText(status api.Status) string {
+	if status.LeaderSince == nil || status.LeaderLeaseMS == nil {
+		return ""
+	}
+	return fmt.Sprintf(", since %s, lease for %v", status.LeaderSince.Format(time.RFC3339), time.Duration(*status.LeaderLeaseMS)*time.Millisecond)
+}
+
 // writeStatus prints the state of one node, one row for each property.
 func writeStatus(w io.Writer, status api.Status) error {
 	leader := status.Leader
@@ -94,7 +102,7 @@ func writeStatus(w io.Writer, status api.Status) error {
 	table.row("version", status.Version)
 	table.row("state", status.State)
 	table.row("cluster state", clusterStateText(status))
-	table.row("leader", fmt.Sprintf("%s (term %d)", leader, status.Term))
+	table.row("leader", fmt.Sprintf("%s (term %d%s)", leader, status.Term, leadershipText(status)))
 	table.row("map", fmt.Sprintf("epoch %d, last proposed %d", status.Epoch, status.Proposed))
 	ownership := "here"
 	if status.Shards.Owned > 0 && status.LeaseMS == 0 {

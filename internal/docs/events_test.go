@@ -10,6 +10,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/event"
+	"shardway/node/eventlog"
 )
 
 // section returns the text below a heading of a page, up to the next one of its level.
@@ -75,6 +76,7 @@ func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
 	same(t, page, named(t, page, "Kinds"), kinds)
 	same(t, page, named(t, page, "Phases"), event.Phases())
 	same(t, page, named(t, page, "Fields"), fields(reflect.TypeFor[event.Event]()))
+	same(t, page, named(t, page, "Reasons of leader-lost"), eventlog.LostReasons())
 	text := section(t, page, "Fields")
 	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[diagnosis.Finding](), reflect.TypeFor[event.AdminAction]()} {
 		for _, name := range fields(of) {

@@ -55,7 +55,18 @@ func (a *API) isAppUnhealthy() bool {
 
 // Status returns this node's view of itself and of the cluster.
 func (a *API) Status() api.Status {
-	views := a.options.Leader.Views(context.Background()) // first, because it waits for the leader
+	// The requests to the leader come first, because they wait for it.
+	type leaderState struct {
+		state     leaderloop.State
+		isCurrent bool
+	}
+	leadership := make(chan leaderState, 1)
+	go func() { // ends after leaderloop.ViewTimeout
+		state, isCurrent := a.options.Leader.LeaderState(context.Background())
+		leadership <- leaderState{state, isCurrent}
+	}()
+	views := a.options.Leader.Views(context.Background())
+	leader := <-leadership
 	s := a.snapshot(views)
 	replicated := s.replicated
 	cluster, _ := a.options.Dir.Cluster()
@@ -67,7 +78,7 @@ func (a *API) Status() api.Status {
 	}
 	findings := a.options.Findings().update(s)
 	clusterState, clusterReason := findings.Inputs.ClusterState()
-	return api.Status{
+	status := api.Status{
 		Node: string(a.options.Self), Boot: a.options.Dir.Boot(), Cluster: cluster, Version: a.options.Version,
 		State: a.nodeState(s), Role: a.role(s), Leader: s.leader, Term: s.term,
 		ClusterState: clusterState.String(), ClusterReason: clusterReason,
@@ -85,6 +96,11 @@ func (a *API) Status() api.Status {
 		Keys:          keysState(replicated, loadedKeys{string(a.options.Self), a.options.LoadedKeys()}, views),
 		Findings:      findings.List,
 	}
+	if s.leader != "" && leader.isCurrent {
+		since, lease := time.Now().Add(-leader.state.Duration).UTC().Truncate(time.Millisecond), leader.state.LeaseLeft.Milliseconds()
+		status.LeaderSince, status.LeaderLeaseMS = &since, &lease
+	}
+	return status
 }
 
 // role returns the role of this node in Raft, or "gateway".

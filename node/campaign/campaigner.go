@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -27,6 +28,16 @@ type Campaigner struct {
 	// could not start.
 	OnCampaign func(cause string)
 	Log        zerolog.Logger
+
+	missedLeader atomic.Pointer[string] // see MissedLeader; nil means none
+}
+
+// MissedLeader returns the last node against which this node campaigned, or whose process has ended. Empty means none.
+func (c *Campaigner) MissedLeader() string {
+	if node := c.missedLeader.Load(); node != nil {
+		return *node
+	}
+	return ""
 }
 
 // OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's
@@ -35,6 +46,7 @@ type Campaigner struct {
 // it is the turn of this voter, this voter waits for stagger once more. The other voter may lack entries that
 // this voter has, and then it cannot be elected.
 func (c *Campaigner) OnLeaderEnded(node string) {
+	c.missedLeader.Store(&node)
 	rank := c.Raft.Rank(node)
 	if rank < 0 || c.anotherNodeLeads(node) {
 		return
@@ -68,6 +80,9 @@ func (c *Campaigner) campaignUnlessWon(previous string) {
 // campaignIfTerm starts an election only if the local term is still term. Otherwise it returns
 // consensus.ErrTooLate.
 func (c *Campaigner) campaignIfTerm(cause string, term uint64) error {
+	if leader := c.Raft.Leader(); leader != "" {
+		c.missedLeader.Store(&leader)
+	}
 	err := c.Raft.CampaignIfTerm(term)
 	if err != nil {
 		c.Log.Debug().Err(err).Msg("campaign failed")

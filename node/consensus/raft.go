@@ -44,6 +44,8 @@ type Raft struct {
 	voterCache    voterCache
 	matchIndexes  matchIndexTable
 	campaignLimit rateLimit
+	// transferTerm is the last term in which this node asked another server to take over its leadership.
+	transferTerm atomic.Uint64
 }
 
 // Open restores the state and starts the library.
@@ -170,6 +172,11 @@ func (r *Raft) Term() uint64 { return r.library().CurrentTerm() }
 // requests, not a permission.
 func (r *Raft) Leader() string {
 	return NodeOf(r.LeaderServer())
+}
+
+// HasRecentContact reports whether this server has heard of its leader within the heartbeat timeout.
+func (r *Raft) HasRecentContact() bool {
+	return time.Since(r.library().LastContact()) < r.options.HeartbeatTimeout
 }
 
 // LeaderServer returns the server ID of the leader that this server follows, or "".

@@ -68,6 +68,9 @@ func (r *Raft) TransferTo(server string) error {
 	return r.transferTo(term, server)
 }
 
+// SteppedDown reports whether this node has asked another server to take over its leadership of a term.
+func (r *Raft) SteppedDown(term uint64) bool { return r.transferTerm.Load() == term }
+
 // transferTo makes a server campaign once the server has the whole log. It returns nil when this
 // node no longer leads in term.
 func (r *Raft) transferTo(term uint64, server string) error {
@@ -86,11 +89,14 @@ func (r *Raft) transferTo(term uint64, server string) error {
 		if currentTerm, leads := r.Leadership(); !leads || currentTerm != term {
 			return nil // a campaign now would depose the new leader
 		}
+		r.transferTerm.Store(term)
 		req := &raft.TimeoutNowRequest{RPCHeader: inst.header()}
 		if err := inst.transport.TimeoutNow(raft.ServerID(server), raft.ServerAddress(server), req, &raft.TimeoutNowResponse{}); err != nil {
+			r.transferTerm.CompareAndSwap(term, 0)
 			return err
 		}
 		if !r.waitFor(term, func() bool { return false }) {
+			r.transferTerm.CompareAndSwap(term, 0)
 			return fmt.Errorf("%s was not elected", server)
 		}
 		return nil

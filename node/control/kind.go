@@ -6,6 +6,7 @@ type Kind string
 // The requests to the node that leads.
 const (
 	NodeViews     Kind = "views"      // return the view of all nodes
+	LeaderState   Kind = "leader"     // return since when the node leads, and how long its lease lasts
 	AdminAction   Kind = "do"         // perform an administrative action
 	Leave         Kind = "leave"      // remove the sender's server from the configuration
 	Timing        Kind = "timing"     // change the timing

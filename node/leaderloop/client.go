@@ -103,6 +103,26 @@ func (c *Client) PendingUpgrade(ctx context.Context) *api.UpgradeState {
 	return &state
 }
 
+// LeaderState returns the state of the present leadership. The second result is false if there is no leader, or if it
+// did not respond within ViewTimeout.
+func (c *Client) LeaderState(ctx context.Context) (State, bool) {
+	ctx, cancel := context.WithTimeout(ctx, ViewTimeout)
+	defer cancel()
+	if l := c.Leadership(); l != nil {
+		return l.State(ctx)
+	}
+	leaderID := c.View.Leader()
+	if leaderID == "" || leaderID == c.Self {
+		return State{}, false
+	}
+	var state State
+	if err := c.Control.Call(ctx, leaderID, control.Request{Kind: control.LeaderState}, &state); err != nil {
+		c.Log.Debug().Err(err).Msg("leader's state not available")
+		return State{}, false
+	}
+	return state, true
+}
+
 // Views returns the leader's view of the nodes. nil means that there is no leader, that it did not respond
 // within ViewTimeout, or that ctx has ended.
 func (c *Client) Views(ctx context.Context) []leader.MemberView {

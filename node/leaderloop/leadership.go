@@ -34,6 +34,7 @@ type Leadership struct {
 	ownHeartbeat   chan heartbeat.Received       // cap 1: this node's own newest heartbeat
 	messages       chan leader.Message           // other inputs of the machine
 	viewRequests   chan chan []leader.MemberView // requests for the view of all nodes
+	leaseRequests  chan chan time.Duration       // requests for the remaining lease of this leader
 	planRequests   chan chan planResult          // requests for the plan of the next map
 	timingRequests chan timingRequest            // requests to change the timing
 	policyRequests chan policyRequest            // requests to change the policy
@@ -55,6 +56,7 @@ func newLeadership(options Options, term uint64, startedAt time.Duration) *Leade
 		ownHeartbeat:   make(chan heartbeat.Received, 1),
 		messages:       make(chan leader.Message),
 		viewRequests:   make(chan chan []leader.MemberView),
+		leaseRequests:  make(chan chan time.Duration),
 		planRequests:   make(chan chan planResult),
 		timingRequests: make(chan timingRequest),
 		policyRequests: make(chan policyRequest),
@@ -111,6 +113,26 @@ func (l *Leadership) View(ctx context.Context) ([]leader.MemberView, bool) {
 	case <-ctx.Done():
 	}
 	return nil, false
+}
+
+// State is the state of a leadership, as the leader reports it to other nodes.
+type State struct {
+	// Duration is how long the leader has led in this term. LeaseLeft is how long it may still grant leases unless a
+	// quorum confirms it again.
+	Duration  time.Duration `json:"duration_ns"`
+	LeaseLeft time.Duration `json:"lease_left_ns"`
+}
+
+// State returns the state of the leadership. The second result is false if the leadership or ctx has ended.
+func (l *Leadership) State(ctx context.Context) (State, bool) {
+	response := make(chan time.Duration, 1)
+	select {
+	case l.leaseRequests <- response:
+		return State{Duration: l.options.Clock.Precise() - l.startedAt, LeaseLeft: <-response}, true
+	case <-l.loopEnded:
+	case <-ctx.Done():
+	}
+	return State{}, false
 }
 
 // transferViewTimeout bounds the wait for the view before a leadership transfer: the leader loop may be busy

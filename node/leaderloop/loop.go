@@ -85,6 +85,9 @@ func (l *Loop) Run(ctx context.Context) {
 		case response := <-l.viewRequests:
 			response <- l.driver.View()
 			resetTicker = false // a view changes nothing
+		case response := <-l.leaseRequests:
+			response <- l.driver.LeaseLeft()
+			resetTicker = false // the request changes nothing
 		case response := <-l.planRequests:
 			plan, err := l.driver.Plan()
 			response <- planResult{plan, err}
