@@ -20,7 +20,7 @@ func (c *Config) KeyConfig() keysource.Config {
 // cluster, besides those that decide the key and those that the cluster keeps itself.
 func (c *Config) clusterWideNames() []string {
 	names := []string{
-		"websockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
+		"websockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "raft-timeout", "restart-grace",
 		"max-voters", "remove-dead-after", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
 	}
 	if c.HasHooks() && !c.Gateway() {

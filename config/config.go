@@ -195,6 +195,7 @@ type Config struct {
 	Heartbeat              time.Duration
 	Lease                  time.Duration
 	DeadAfter              time.Duration
+	RaftTimeout            time.Duration
 	DrainTimeout           time.Duration
 	ReleaseTimeout         time.Duration
 	AcquireTimeout         time.Duration

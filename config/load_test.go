@@ -177,7 +177,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "finalize-after": "2h",
 		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
-		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "websocket-resume-timeout": "30s", "websockets": "close", "restart-grace": "2s", "on-shutdown": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
+		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "raft-timeout": "1s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "websocket-resume-timeout": "30s", "websockets": "close", "restart-grace": "2s", "on-shutdown": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
 		"max-header-bytes": "4KiB", "max-header-bytes-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "header-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",

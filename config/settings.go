@@ -239,6 +239,10 @@ func timingSettings() []setting {
 			func(c *Config) settingValue {
 				return durationValue{&c.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter, false}
 			}),
+		newSetting("raft-timeout", "DURATION", "500ms", "time without the leader after which a voter starts an election; the same on all nodes",
+			func(c *Config) settingValue {
+				return durationValue{&c.RaftTimeout, timingrules.MinRaftTimeout, timingrules.MaxRaftTimeout, false}
+			}),
 		newSetting("drain-timeout", "DURATION", "5s", "how long a running request may take to finish when its shard moves",
 			func(c *Config) settingValue {
 				return durationValue{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false}

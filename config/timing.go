@@ -15,8 +15,6 @@ const (
 	missedHeartbeatLimit = 5
 	// leaveTime is the time for the leadership transfer and for leaving.
 	leaveTime = time.Second
-	// typicalElectionTime is the usual duration of an election.
-	typicalElectionTime = time.Second
 )
 
 // Bound is a condition between timings.
@@ -56,6 +54,9 @@ func (c *Config) Explain() Explanation {
 
 // SilenceLimit returns the time without a heartbeat after which the leader acts.
 func (c *Config) SilenceLimit() time.Duration { return missedHeartbeatLimit * c.Heartbeat }
+
+// ElectionTime returns the usual duration of an election: a voter waits for one to two Raft timeouts.
+func (c *Config) ElectionTime() time.Duration { return 2 * c.RaftTimeout }
 
 // LatestLeaseExpiry returns the time after which the last lease of a crashed node has certainly expired. The
 // rates of two clocks may differ by 10 %.
@@ -137,6 +138,13 @@ func (c *Config) requiredBounds() []Bound {
 			settings: []string{"hold-grace", "queue-wait"}, remedy: "lower hold-grace below " + formatDuration(c.QueueWait-ackTime) + ", or raise queue-wait",
 		})
 	}
+	if c.RaftTimeout > timingrules.DefaultRaftTimeout {
+		bounds = append(bounds, Bound{
+			Rule: "2 × raft-timeout ≤ dead-after", Figures: formatDuration(c.ElectionTime()) + " ≤ " + formatDuration(c.DeadAfter), Holds: c.ElectionTime() <= c.DeadAfter,
+			Why:      "without a leader, running requests are aborted at 0.85 × dead-after, and an election takes up to 2 × raft-timeout",
+			settings: []string{"raft-timeout", "dead-after"}, remedy: "lower raft-timeout to " + formatDuration(c.DeadAfter/2) + ", or raise dead-after to " + formatDuration(c.ElectionTime()),
+		})
+	}
 	if c.RemoveDeadAfter == 0 {
 		return bounds
 	}
@@ -158,21 +166,40 @@ func (c *Config) handoverTimeouts() string {
 
 // recommendedBounds returns the conditions that should hold. The node starts anyway, and check gives an advice.
 func (c *Config) recommendedBounds() []Bound {
-	return []Bound{
+	return append(c.raftTimeoutAdvice(), []Bound{
 		{
-			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: formatDuration(c.AbortDelay()) + " ≥ " + formatDuration(typicalElectionTime), Holds: c.AbortDelay() >= typicalElectionTime, Advice: true,
+			Rule: "0.85 × dead-after − lease ≥ " + formatDuration(c.ElectionTime()), Figures: formatDuration(c.AbortDelay()) + " ≥ " + formatDuration(c.ElectionTime()), Holds: c.AbortDelay() >= c.ElectionTime(), Advice: true,
 			Why:      "otherwise an election of usual duration aborts running requests",
-			settings: []string{"dead-after", "lease"}, remedy: "raise dead-after",
+			settings: []string{"dead-after", "lease", "raft-timeout"}, remedy: "raise dead-after",
 		},
 		{
-			Rule: "queue-wait ≥ dead-after + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DeadAfter+typicalElectionTime), Holds: c.QueueWait >= c.DeadAfter+typicalElectionTime, Advice: true,
+			Rule: "queue-wait ≥ dead-after + " + formatDuration(c.ElectionTime()), Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DeadAfter+c.ElectionTime()), Holds: c.QueueWait >= c.DeadAfter+c.ElectionTime(), Advice: true,
 			Why:      "otherwise requests get 503 before other nodes own the shards of a lost node",
-			settings: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
+			settings: []string{"queue-wait", "dead-after", "raft-timeout"}, remedy: "raise queue-wait",
 		},
 		{
 			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DrainTimeout+ackTime), Holds: c.QueueWait >= c.DrainTimeout+ackTime, Advice: true,
 			Why:      "otherwise requests get 503 while a slow request still runs at the previous owner of its shard",
 			settings: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
+		},
+	}...)
+}
+
+// raftTimeoutAdvice returns the conditions that should hold if raft-timeout is not the default.
+func (c *Config) raftTimeoutAdvice() []Bound {
+	if c.RaftTimeout == timingrules.DefaultRaftTimeout {
+		return nil
+	}
+	return []Bound{
+		{
+			Rule: "raft-timeout ≥ 3 × heartbeat", Figures: formatDuration(c.RaftTimeout) + " ≥ " + formatDuration(3*c.Heartbeat), Holds: c.RaftTimeout >= 3*c.Heartbeat, Advice: true,
+			Why:      "otherwise an election can begin before the voters have compared whether they reach the leader, which takes three heartbeats",
+			settings: []string{"raft-timeout", "heartbeat"}, remedy: "raise raft-timeout to " + formatDuration(3*c.Heartbeat) + ", or lower heartbeat",
+		},
+		{
+			Rule: "raft-timeout ≤ lease", Figures: formatDuration(c.RaftTimeout) + " ≤ " + formatDuration(c.Lease), Holds: c.RaftTimeout <= c.Lease, Advice: true,
+			Why:      "otherwise the leases of all nodes end before an election begins, and requests wait for longer than the election takes",
+			settings: []string{"raft-timeout", "lease"}, remedy: "lower raft-timeout to " + formatDuration(c.Lease) + ", or raise lease",
 		},
 	}
 }
@@ -191,6 +218,7 @@ func (c *Config) Figures() []Figure {
 		{"silent after", formatDuration(c.SilenceLimit()), "five heartbeats; the leader then begins a round without the node"},
 		{"crashed node's shards after", formatDuration(takeoverDelay), "with evidence of the crash and takeover " + string(c.Takeover)},
 		{"silent node's shards after", formatDuration(c.DeadAfter), "without evidence (dead-after)"},
+		{"election begins after", formatDuration(c.RaftTimeout) + " to " + formatDuration(c.ElectionTime()), "without messages of the leader (raft-timeout); earlier with evidence that its process has ended"},
 		{"running requests cut after", formatDuration(c.AbortDelay()), "measured from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", formatDuration(c.AckDeadline()), c.handoverTimeouts() + " + 1s; a node that misses it is dropped"},
 		{"app unhealthy after", formatDuration(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of up to health-timeout; earlier if the app refuses connections"},

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,54 @@ func TestAdviceDoesNotRefuse(t *testing.T) {
 	}
 	if broken != 3 {
 		t.Errorf("%d pieces of advice not followed, want 3", broken)
+	}
+}
+
+// The default of raft-timeout adds no condition, and changes none. A longer one must fit to dead-after, and check advises
+// how it should relate to lease and heartbeat. A shorter one cannot lose three heartbeats of Raft.
+func TestRaftTimeoutHasBounds(t *testing.T) {
+	defaults := config.Default()
+	for _, b := range defaults.Bounds() {
+		if strings.Contains(b.Rule, "raft-timeout") {
+			t.Errorf("the default has the condition %s", b.Rule)
+		}
+	}
+	for _, test := range []struct {
+		args, problem string
+		advice        []string // conditions that do not hold
+	}{
+		{"--raft-timeout=500ms", "", nil},
+		{"--raft-timeout=2s --lease=2s --dead-after=10s --queue-wait=20s", "", nil},
+		{"--raft-timeout=2s --dead-after=10s --queue-wait=20s", "", []string{"raft-timeout ≤ lease"}},
+		{"--raft-timeout=2s --lease=2s --dead-after=6s --queue-wait=9s", "", []string{"0.85 × dead-after − lease ≥ 4s", "queue-wait ≥ dead-after + 4s"}},
+		{"--raft-timeout=300ms --heartbeat=125ms", "", []string{"raft-timeout ≥ 3 × heartbeat"}},
+		{"--raft-timeout=2s", "2 × raft-timeout ≤ dead-after", nil},
+		{"--raft-timeout=299ms", "raft-timeout", nil},
+		{"--raft-timeout=31s", "raft-timeout", nil},
+		{"--raft-timeout=off", "raft-timeout", nil},
+	} {
+		c, err := config.Load(strings.Fields(test.args), nil, files(nil))
+		if test.problem != "" {
+			if err == nil || !strings.Contains(err.Error(), test.problem) {
+				t.Errorf("%s: error %v, want %s", test.args, err, test.problem)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", test.args, err)
+			continue
+		}
+		var advice []string
+		for _, b := range c.Bounds() {
+			if b.Advice && !b.Holds {
+				advice = append(advice, b.Rule)
+			}
+		}
+		if !slices.Equal(advice, test.advice) {
+			t.Errorf("%s: not followed %q, want %q", test.args, advice, test.advice)
+		}
+		if c.ClusterSettings()["raft-timeout"] == "" {
+			t.Errorf("%s: nodes do not compare raft-timeout", test.args)
+		}
 	}
 }

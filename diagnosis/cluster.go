@@ -169,7 +169,9 @@ func (in Inputs) hasLostLeader() bool {
 	}
 	voters, present, _ := in.voterIDs()
 	noQuorum := len(present) < quorum(len(voters))
-	return in.NoLeaderFor >= noLeaderAfter || noQuorum && in.NoLeaderFor >= noQuorumAfter
+	// Elections take longer if the nodes are far apart and have a long Raft timeout.
+	noQuorumLimit, noLeaderLimit := max(noQuorumAfter, 2*in.RaftTimeout), max(noLeaderAfter, 8*in.RaftTimeout)
+	return in.NoLeaderFor >= noLeaderLimit || noQuorum && in.NoLeaderFor >= noQuorumLimit
 }
 
 // noLeaderFindings reports that there is no leader, with the most probable cause: no quorum, an

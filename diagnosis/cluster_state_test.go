@@ -50,6 +50,13 @@ func TestStateOfTheClusterNamesItsReason(t *testing.T) {
 			in.Nodes[1].App, in.Nodes[1].Drained, in.Nodes[1].Shards = diagnosis.AppFailing, true, 0
 		}},
 		{"an election", "stable", "all 12 shards are served", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor = "", 300*time.Millisecond }},
+		{"an election among distant nodes", "stable", "all 12 shards are served", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor, in.RaftTimeout = "", 5*time.Second, time.Second }},
+		{"no quorum among distant nodes at first", "degraded", "1 of 3 voters is present, so no further failure is tolerated", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) {
+			in.Leader, in.NoLeaderFor, in.RaftTimeout, in.Nodes[1].Alive, in.Nodes[2].Alive = "", 1500*time.Millisecond, time.Second, false, false
+		}},
+		{"no quorum among distant nodes", "unavailable", "there is no leader, so no node serves any shard as far as node a can determine", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) {
+			in.Leader, in.NoLeaderFor, in.RaftTimeout, in.Nodes[1].Alive, in.Nodes[2].Alive = "", 2*time.Second, time.Second, false, false
+		}},
 		{"no leader", "unavailable", "there is no leader, so no node serves any shard as far as node a can determine", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor = "", 5*time.Second }},
 		{"a stalled disk of the leader", "unavailable", "there is no leader, so no node serves any shard as far as node a can determine", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.LeaderUnknown = true }},
 		{"only orphans", "unavailable", "no node serves any shard", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Orphaned = 12 }},

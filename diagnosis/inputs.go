@@ -24,6 +24,8 @@ type Inputs struct {
 	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it
 	// cannot find out which node is leader now.
 	LeaderUnknown bool
+	// RaftTimeout is the time without a leader after which a voter starts an election. Zero means the default.
+	RaftTimeout time.Duration
 	// EvenVoters means that the number of voters has been even for a while.
 	EvenVoters bool
 

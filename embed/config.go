@@ -81,6 +81,7 @@ type Config struct {
 	// Timings.
 
 	Heartbeat, Lease, DeadAfter             time.Duration
+	RaftTimeout                             time.Duration // without the leader, until an election
 	DrainTimeout, StreamGrace, RestartGrace time.Duration
 	ReleaseTimeout, AcquireTimeout          time.Duration // timeouts of the hooks
 	LameDuck, ShutdownTimeout               time.Duration

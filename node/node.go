@@ -410,7 +410,7 @@ func (n *Node) shutdownOptions() shutdown.Options {
 // monitorOptions returns the options of the monitor that computes the findings.
 func (n *Node) monitorOptions() findings.Options {
 	return findings.Options{
-		Self: n.self, Gateway: n.options.Gateway, Shards: n.options.Shards, BootstrapExpect: n.options.BootstrapExpect, Joins: len(n.options.Join) > 0, Exposed: n.options.Exposed,
+		Self: n.self, Gateway: n.options.Gateway, Shards: n.options.Shards, BootstrapExpect: n.options.BootstrapExpect, Joins: len(n.options.Join) > 0, RaftTimeout: n.options.RaftTimeout, Exposed: n.options.Exposed,
 		Clock: n.options.Clock, Scheduler: &n.scheduler, Log: n.log, Events: n.events,
 		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
@@ -436,6 +436,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.serverID, Stream: n.stream, FSM: n.fsm, Stores: n.stores, OnFailure: n.failures.fail, OnStall: n.diskStall.set, Log: n.options.Log,
+		HeartbeatTimeout: n.options.RaftTimeout, ElectionTimeout: n.options.RaftTimeout, LeaderLease: n.options.RaftTimeout,
 		SnapshotInterval: snapshotCheckInterval, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {

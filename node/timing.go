@@ -20,6 +20,7 @@ type timingCheck struct {
 //   - The flags of this node contain another timing, which has no effect. This is logged only for the
 //     first timing after the start.
 //   - The heartbeat interval of this node is too long for the timing.
+//   - RaftTimeout is too long for the timing.
 //   - RemoveDeadAfter is too short for the timing.
 func (c *timingCheck) compare(state *ack.State) {
 	wasCompared := state.TimingIndex() == c.comparedIndex
@@ -35,6 +36,7 @@ func (c *timingCheck) compare(state *ack.State) {
 			c.options.Log.Warn().Str("breaks", rule.Text).Str("figures", rule.Values).Str("remedy", rule.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
+	c.warnIfElectionsTakeTooLong(timing)
 	c.warnIfRemovedTooEarly(timing)
 	c.comparedIndex = state.TimingIndex()
 }
@@ -47,6 +49,17 @@ func (c *timingCheck) warnIfFlagsDiffer(timing ack.Timing) {
 	c.options.Log.Warn().Str("flags", leaderloop.DescribeTiming(c.options.Timing)).Str("cluster", leaderloop.DescribeTiming(timing)).
 		Str("remedy", "start this node with "+differingFlags(timing, c.options.Timing)+", or change the cluster's: shardway settings "+differingFlags(c.options.Timing, timing)).
 		Msg("timing flags differ from cluster settings")
+}
+
+// warnIfElectionsTakeTooLong logs a warning if RaftTimeout is too long for the timing.
+func (c *timingCheck) warnIfElectionsTakeTooLong(timing ack.Timing) {
+	raftTimeout := c.options.RaftTimeout
+	if raftTimeout <= timingrules.DefaultRaftTimeout || 2*raftTimeout <= timing.DeadAfter {
+		return
+	}
+	c.options.Log.Warn().Str("raft_timeout", timingrules.Short(raftTimeout)).Str("dead_after", timingrules.Short(timing.DeadAfter)).
+		Str("remedy", "start this node with --raft-timeout "+timingrules.Short(timing.DeadAfter/2)+" or less, or run: shardway settings --dead-after "+timingrules.Short(2*raftTimeout)).
+		Msg("raft-timeout too long for cluster settings")
 }
 
 // warnIfRemovedTooEarly logs a warning if RemoveDeadAfter is too short for the timing.

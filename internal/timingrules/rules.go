@@ -15,6 +15,11 @@ const (
 	MaxLease     = 4 * time.Minute
 	MinDeadAfter = 250 * time.Millisecond
 	MaxDeadAfter = time.Hour
+
+	// MinRaftTimeout is three intervals of the leader's Raft heartbeats.
+	MinRaftTimeout     = 300 * time.Millisecond
+	DefaultRaftTimeout = 500 * time.Millisecond
+	MaxRaftTimeout     = 30 * time.Second
 )
 
 // Rule is a condition that relates several settings.

@@ -39,7 +39,7 @@ type Options struct {
 	// 500 ms. The leases of this program do not depend on it, and a shorter value does not elect a new
 	// leader sooner. But with a short value, a leader that is delayed by a busy CPU steps down.
 	LeaderLease time.Duration
-	// MessageTimeout limits one message between servers. The default is 2 s.
+	// MessageTimeout limits one message between servers. The default is 2 s, or twice ElectionTimeout if that is longer.
 	MessageTimeout time.Duration
 	// TrailingLogs is the number of entries that are kept after a snapshot, and the number of new entries
 	// that trigger the next one. The default is 256.
@@ -60,7 +60,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.HeartbeatTimeout, 500*time.Millisecond)
 	setDefault(&o.ElectionTimeout, 500*time.Millisecond)
 	setDefault(&o.LeaderLease, 500*time.Millisecond)
-	setDefault(&o.MessageTimeout, 2*time.Second)
+	setDefault(&o.MessageTimeout, max(2*time.Second, 2*o.ElectionTimeout))
 	setDefault(&o.SnapshotInterval, 30*time.Second)
 	if o.OnHeartbeat == nil {
 		o.OnHeartbeat = func() {}

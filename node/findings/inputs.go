@@ -40,7 +40,7 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	committed := state.Committed()
 	in := diagnosis.Inputs{
 		Self: string(m.o.Self), Gateway: m.o.Gateway, Now: now,
-		Leader: m.o.View.Leader(), LeaderUnknown: m.o.View.Raft.IsIsolated(), Lease: m.o.View.Timing().Lease,
+		Leader: m.o.View.Leader(), LeaderUnknown: m.o.View.Raft.IsIsolated(), Lease: m.o.View.Timing().Lease, RaftTimeout: m.o.RaftTimeout,
 		Shards: m.o.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
 		Stopping: m.o.Agent.IsLeaving() || m.o.IsStopping(),
 	}

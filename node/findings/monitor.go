@@ -84,6 +84,8 @@ type Options struct {
 	Gateway         bool
 	Shards          int
 	BootstrapExpect int
+	// RaftTimeout is the time without a leader after which a voter starts an election. Zero means 500 ms.
+	RaftTimeout time.Duration
 	// Joins means that addresses of other nodes are configured.
 	Joins bool
 	// FailingProcesses returns the number of keys or shards whose process of the app fails repeatedly, and the error of

@@ -187,7 +187,7 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	options := node.Options{
 		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
 		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: isExpectSet && conf.BootstrapExpect == 1, Join: conf.Join, Endpoints: endpoints,
-		RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
+		RaftTimeout: conf.RaftTimeout, RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
 		Timing:     clusterTiming(conf),
 		Pace:       ack.Pace{Heartbeat: conf.Heartbeat, DrainTimeout: conf.DrainTimeout, RestartGrace: conf.RestartGrace},
 		GossipBind: conf.Gossip, GossipAdvertise: conf.GossipAdvertise,

@@ -22,8 +22,12 @@ type Status struct {
 	Cluster       string `json:"cluster"`
 	Version       string `json:"version"`
 	State         string `json:"state"`
+	ClusterState  string `json:"cluster_state"`
+	ClusterReason string `json:"cluster_reason"`
 	Role          string `json:"role"`
 	Leader        string `json:"leader"`
+	LeaderSince   string `json:"leader_since"`
+	LeaderLeaseMS int64  `json:"leader_lease_ms"`
 	Term          uint64 `json:"term"`
 	Epoch         uint64 `json:"epoch"`
 	Proposed      uint64 `json:"proposed"`
