@@ -13,6 +13,9 @@ const (
 	NodeJoined Kind = iota + 1
 	NodeLeft
 	NodeFailed
+	// NodeRejoined means that Node joined again: the reporting process has seen it before. It is not reported after a
+	// restart in place; see NodeRestarted.
+	NodeRejoined
 	// NodeRemoved means that Node is no longer a member in gossip or Raft.
 	NodeRemoved
 	// NodeVoter and NodeNonvoter mean that Node became a voter in Raft, or is no longer a voter.
@@ -37,6 +40,9 @@ const (
 	MapProposed
 	MapAcknowledged
 	MapCommitted
+	// MapAbandoned means that another proposal replaces the map before it was in force. Reason is the reason of that
+	// proposal, and Change describes the map that was given up.
+	MapAbandoned
 	// AppUnhealthy and AppHealthy mean that the app of Node fails its health checks, or passes them
 	// again. The node itself and the leader report it.
 	AppUnhealthy
@@ -68,11 +74,11 @@ var _ fmt.Stringer = Kind(0)
 // names returns the published names by kind. It is a function because the package has no variables.
 func names() []string {
 	return []string{
-		NodeJoined: "node-joined", NodeLeft: "node-left", NodeFailed: "node-failed", NodeRemoved: "node-removed",
+		NodeJoined: "node-joined", NodeLeft: "node-left", NodeFailed: "node-failed", NodeRejoined: "node-rejoined", NodeRemoved: "node-removed",
 		NodeVoter: "node-voter", NodeNonvoter: "node-nonvoter", NodeDrained: "node-drained",
 		NodeRestarting: "node-restarting", NodeRestarted: "node-restarted", NodeDropped: "node-dropped",
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
-		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
+		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed", MapAbandoned: "map-abandoned",
 		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared", ClusterStateChanged: "cluster-state",
 		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ProcessFailed: "process-failed", ActionRequested: "action", Lost: "lost",
 	}

@@ -123,7 +123,7 @@ func (w *world) eventsOfACrash(l *process) {
 	l.expectEvents(len(led), "node-failed "+p.name)
 	p.restart()
 	w.untilSettled(w.names...)
-	l.expectEvents(len(led), "node-failed "+p.name, "node-joined "+p.name)
+	l.expectEvents(len(led), "node-failed "+p.name, "node-rejoined "+p.name)
 	p.expectEvents(0, "map-committed crashed")
 	lines, all := p.events(0)
 	found := slices.IndexFunc(all, func(e event.Event) bool { return e.Change != nil })

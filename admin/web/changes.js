@@ -64,7 +64,7 @@ function partsOf(e) {
 // changeOf says of a change of the map how far it is, what it moves, and why.
 function changeOf(e) {
   const c = e.change, now = status?.epoch ?? 0, open = e.kind !== 'map-committed' && now !== e.epoch;
-  const state = !open ? '' : now > e.epoch ? 'given up for a later one' : e.kind === 'map-acknowledged' ? 'acknowledged here' : 'proposed';
+  const state = e.kind === 'map-abandoned' ? 'given up' : !open ? '' : now > e.epoch ? 'given up for a later one' : e.kind === 'map-acknowledged' ? 'acknowledged here' : 'proposed';
   const parts = [el('b', { class: 'epoch' }, `epoch ${e.epoch}`)];
   if (state) parts.push(el('span', { class: 'open' }, state));
   if (c.from_log) parts.push(el('span', null, 'found in the log at the start'));

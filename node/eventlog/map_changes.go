@@ -99,6 +99,11 @@ func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Durati
 	if !isNewProposal {
 		return
 	}
+	isReplaced := previous.HasOpenProposal() && previous.Proposed().Epoch() == c.open.epoch && !isNewCommit
+	if isReplaced {
+		change := c.open.change
+		c.o.Ring.Add(event.Event{Kind: event.MapAbandoned, Epoch: uint64(c.open.epoch), Reason: ReasonLabel(current.ProposalReason()), Change: &change})
+	}
 	if isAlreadyCommitted {
 		c.recordProposalLocked(previous.Committed(), current, now)
 		c.recordCommitLocked(now)

@@ -19,18 +19,19 @@ type NodeWatcher struct {
 	ring   *event.Ring
 	log    zerolog.Logger
 	states map[string]nodeState
+	seen   map[string]bool // nodes that were present before, and were not removed since
 }
 
 // NewNodeWatcher returns the NodeWatcher of node self, which writes to ring and to log.
 func NewNodeWatcher(self shardmap.NodeID, ring *event.Ring, log zerolog.Logger) *NodeWatcher {
-	return &NodeWatcher{self: self, ring: ring, log: log}
+	return &NodeWatcher{self: self, ring: ring, log: log, seen: map[string]bool{}}
 }
 
 // logEvent logs an event of a node. It omits events that other code logs: the leader logs unresponsive
 // and restarting nodes, and each process logs its own start.
 func (w *NodeWatcher) logEvent(kind event.Kind, node string) {
 	message := map[event.Kind]string{
-		event.NodeJoined: "node joined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
+		event.NodeJoined: "node joined", event.NodeRejoined: "node rejoined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
 		event.NodeVoter: "node became a voter", event.NodeNonvoter: "node is no longer voter",
 	}[kind]
 	if message == "" || node == string(w.self) && kind == event.NodeJoined {
@@ -65,8 +66,19 @@ func (w *NodeWatcher) Observe(members []gossip.Member, servers []consensus.Serve
 	}
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		for _, kind := range current[id].eventsSince(previous[id]) {
+			switch isRestart := current[id].isRestarting || previous[id].isRestarting; {
+			case kind == event.NodeJoined && w.seen[id] && isRestart:
+				continue // NodeRestarted reports it
+			case kind == event.NodeJoined && w.seen[id]:
+				kind = event.NodeRejoined
+			case kind == event.NodeRemoved:
+				delete(w.seen, id)
+			}
 			w.ring.Add(event.Event{Kind: kind, Node: id})
 			w.logEvent(kind, id)
+		}
+		if current[id].isPresent() {
+			w.seen[id] = true
 		}
 	}
 }

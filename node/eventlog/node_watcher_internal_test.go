@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -43,7 +44,7 @@ func TestNodeWatcherRecordsEachChangeOnce(t *testing.T) {
 		{"it gets a vote", []gossip.Member{a, b}, []string{"a/1", "b/1"}, nil, "node-voter b"},
 		{"it leaves", []gossip.Member{a, member("b", gossip.Leaving)}, []string{"a/1", "b/1"}, nil, ""},
 		{"it has left", []gossip.Member{a, member("b", gossip.Left)}, []string{"a/1", "b/1"}, nil, "node-left b"},
-		{"it is back", []gossip.Member{a, b}, []string{"a/1", "b/1"}, nil, "node-joined b"},
+		{"it is back", []gossip.Member{a, b}, []string{"a/1", "b/1"}, nil, "node-rejoined b"},
 		{"its disk is another", []gossip.Member{a, b}, []string{"a/1"}, []string{"b/2"}, "node-nonvoter b"},
 		{"it fails", []gossip.Member{a, member("b", gossip.Failed)}, []string{"a/1"}, []string{"b/2"}, "node-failed b"},
 		{"gossip forgets it", []gossip.Member{a}, []string{"a/1"}, []string{"b/2"}, ""},
@@ -63,4 +64,46 @@ func TestNodeWatcherRecordsEachChangeOnce(t *testing.T) {
 			t.Errorf("%s: told %q, want %q", tt.what, got, tt.want)
 		}
 	}
+}
+
+// A restart in place is reported as such, and not as a node that joins or rejoins.
+func TestRestartInPlaceIsNotARejoin(t *testing.T) {
+	t.Parallel()
+	w := NewNodeWatcher("a", event.NewRing(event.Options{RunID: 7}), zerolog.Nop())
+	c, err := w.ring.Read("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := ack.NewState()
+	apply := func(entry []byte) {
+		next, _, err := state.Apply(state.Index()+1, 1, entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state = next
+	}
+	restart := func(grace time.Duration) {
+		apply(ack.EncodeRestart(ack.MinFormatVersion, ack.RestartEntry{Term: 1, Node: "b", Boot: 1, Grace: grace}))
+	}
+	observe := func(status gossip.Status, want string) {
+		t.Helper()
+		w.Observe([]gossip.Member{{ID: "b", Node: true, Status: status}}, nil, state)
+		if got := news(c); got != want {
+			t.Errorf("reported %q, want %q", got, want)
+		}
+	}
+	log := &mapLog{t: t, state: state}
+	log.apply(ack.EncodeBootstrap("c1", 8, ack.DefaultTiming()), ack.OutcomeBootstrapped)
+	log.propose("join", "b")
+	log.commit()
+	state = log.state
+	observe(gossip.Alive, "node-joined b")
+	restart(time.Minute)
+	observe(gossip.Alive, "node-restarting b")
+	observe(gossip.Failed, "node-failed b")
+	observe(gossip.Alive, "")
+	restart(0)
+	observe(gossip.Alive, "node-restarted b")
+	observe(gossip.Failed, "node-failed b")
+	observe(gossip.Alive, "node-rejoined b")
 }

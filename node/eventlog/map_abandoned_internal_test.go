@@ -1,0 +1,90 @@
+package eventlog
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/event"
+	"shardway/shardmap"
+)
+
+// mapLog is a replicated log with maps, and the recorder of a node that routes by it.
+type mapLog struct {
+	t        *testing.T
+	recorder *MapChangeRecorder
+	state    *ack.State
+	routed   *ack.State
+}
+
+func (l *mapLog) apply(entry []byte, want ack.Outcome) {
+	l.t.Helper()
+	next, got, err := l.state.Apply(l.state.Index()+1, 1, entry)
+	if err != nil || got != want {
+		l.t.Fatalf("entry %d: outcome %d, %v, want %d", l.state.Index()+1, got, err, want)
+	}
+	l.state = next
+}
+
+func (l *mapLog) propose(reason string, ids ...shardmap.NodeID) {
+	l.t.Helper()
+	members := make([]shardmap.Member, len(ids))
+	for i, id := range ids {
+		members[i] = shardmap.Member{ID: id, Weight: 1}
+	}
+	base := l.state.Committed()
+	entry, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Reason: reason, Want: shardmap.Assign(base, members, shardmap.Policy{})})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.apply(entry, ack.OutcomeProposed)
+}
+
+func (l *mapLog) commit() {
+	l.t.Helper()
+	last := l.state.Proposed()
+	l.apply(ack.EncodeCommit(ack.MinFormatVersion, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}), ack.OutcomeCommitted)
+}
+
+// route makes the node route by the newest state.
+func (l *mapLog) route() {
+	l.recorder.Routed(l.routed, l.state, time.Second)
+	l.routed = l.state
+}
+
+// A proposal that another one replaces is reported as abandoned, with the reason of the other one. A proposal that was
+// committed is not, even if the node observes the commit together with the next proposal.
+func TestReplacedProposalIsAbandoned(t *testing.T) {
+	t.Parallel()
+	ring := event.NewRing(event.Options{Node: "a"})
+	l := &mapLog{t: t, recorder: NewMapChangeRecorder(MapChangeOptions{Self: "a", Ring: ring}), state: ack.NewState()}
+	l.apply(ack.EncodeBootstrap("c1", 8, ack.DefaultTiming()), ack.OutcomeBootstrapped)
+	l.routed = l.state
+	l.recorder.CaughtUp(l.state)
+	l.propose("join", "a", "b")
+	l.route()
+	l.commit()
+	l.propose("weight", "a", "b", "c")
+	l.route() // the commit and the next proposal
+	l.propose("missed ack", "a", "c")
+	l.route()
+	l.commit()
+	l.route()
+	cursor, err := ring.Read("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, _ := cursor.Next(100)
+	var got []string
+	for _, e := range events {
+		got = append(got, e.Kind.String()+" "+e.Reason)
+	}
+	want := []string{"map-proposed join", "map-committed join", "map-proposed weight", "map-abandoned missed-ack", "map-proposed missed-ack", "map-committed missed-ack"}
+	if !slices.Equal(got, want) {
+		t.Fatalf("events %q, want %q", got, want)
+	}
+	if proposed, abandoned := events[2], events[3]; abandoned.Epoch != proposed.Epoch || abandoned.Change.Moved != proposed.Change.Moved || abandoned.Epoch == events[4].Epoch {
+		t.Errorf("abandoned %+v, proposed %+v", abandoned, proposed)
+	}
+}
