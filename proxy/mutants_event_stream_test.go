@@ -121,6 +121,10 @@ func mutantsOfEventStreams() []mutant {
 			edits: in("proxy/eventrelay.Stream.MayResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
 		},
 		{
+			rule: "but each owner of the stream has its own limit", found: "TestLimitOfResumptionsAppliesPerOwner",
+			edits: in("proxy/eventrelay.Stream.MayResume", "		stream.recent = [maxResumes]time.Time{}\n", "		if !PLANTED {\n			stream.recent = [maxResumes]time.Time{}\n		}\n"),
+		},
+		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
 			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonRestarting {", "	if result.reason == route.ReasonRestarting && !PLANTED {"),
 		},

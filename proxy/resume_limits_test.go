@@ -186,6 +186,32 @@ func TestRepeatedlyBrokenStreamEnds(t *testing.T) {
 	})
 }
 
+// The limit of resumptions applies to each owner separately. Once, three interruptions at previous
+// owners ended a stream at the first interruption at its next owner, for example at a planned restart
+// of that owner.
+func TestLimitOfResumptionsAppliesPerOwner(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		l := w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		at, to := w.first, w.next
+		for range 3 {
+			for range 3 {
+				synctest.Wait()
+				_ = l.Close()
+				l = w.another().begins(resumable, "data: more\n\n")
+				w.reads("data: more\n\n")
+			}
+			synctest.Wait()
+			w.move(at, to)
+			at, to = to, at
+			l = w.another().begins(resumable, "data: more\n\n")
+			w.reads("data: more\n\n")
+		}
+		_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
+		w.ends("", true)
+	})
+}
+
 // A stream that cannot resume is aborted after the queue wait of a request.
 func TestStreamWaitsForNextOwnerLikeRequest(t *testing.T) {
 	both(t, func(w *streamWorld) {

@@ -20,8 +20,8 @@ const (
 )
 
 // maxResumes limits how many requests may resume a stream within resumePeriod under the same
-// ownership epoch. The limit ends a stream that the app repeatedly breaks. Requests before a
-// planned restart of the owner do not count.
+// ownership epoch. The limit ends a stream that the app repeatedly breaks. Requests under previous
+// epochs do not count, and neither do requests before a planned restart of the owner.
 const (
 	maxResumes   = 3
 	resumePeriod = time.Minute
@@ -38,7 +38,9 @@ type Stream struct {
 
 	responses int    // number of responses that have begun
 	requested uint64 // number of requests to resume that may have reached an app
-	recent    [maxResumes]time.Time
+	// recent contains the times of the last resumptions under Epoch, the oldest first. A zero time
+	// means that there were fewer.
+	recent [maxResumes]time.Time
 }
 
 // BeginResponse records that a response with this ownership epoch has begun.
@@ -55,9 +57,11 @@ func (stream *Stream) Responses() int { return stream.responses }
 func (stream *Stream) IsResumption() bool { return stream.responses > 0 && stream.requested > 0 }
 
 // MayResume reports whether the stream may be resumed now under this epoch, and records the
-// resumption.
+// resumption. A new epoch means that the shard has moved, so it always permits the resumption, and
+// the new owner starts with the full number of resumptions.
 func (stream *Stream) MayResume(epoch uint64, now time.Time) bool {
 	if epoch != stream.Epoch {
+		stream.recent = [maxResumes]time.Time{}
 		return true
 	}
 	if oldest := stream.recent[0]; !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
