@@ -11,16 +11,12 @@ func (n *Node) API() *adminapi.API { return n.api }
 // AdminAPI returns the services that the node offers at its admin port.
 func (n *Node) AdminAPI() api.Set {
 	a := n.api
+	var processes api.ProcessService // nil if the node starts no processes of the app
+	if n.processes != nil {
+		processes = n.processes
+	}
 	return api.Set{
-		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Processes: n.processService(), Rotation: n,
+		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
 		Running: a.Running, Settings: a, Upgrade: a, WebSockets: a.WebSockets,
 	}
-}
-
-// processService returns the service for the processes of the app, or nil if the node starts none.
-func (n *Node) processService() api.ProcessService {
-	if n.processes == nil {
-		return nil
-	}
-	return n.processes
 }

@@ -78,14 +78,15 @@ func (n *Node) onInstanceHealthChange(instance shardmap.Instance) {
 	n.updateAfterHealthChange()
 }
 
-// wrapDials makes the proxy report the result of each dial of an app instance.
-func (n *Node) wrapDials(first func(context.Context) (net.Conn, error), further []func(context.Context) (net.Conn, error)) (wrappedFirst func(context.Context) (net.Conn, error), wrappedFurther []func(context.Context) (net.Conn, error)) {
+// wrapDials makes the proxy report the result of each dial of an app instance to the health and to the
+// watch of the instance.
+func wrapDials(health *apphealth.Group, watches []*appWatch, first func(context.Context) (net.Conn, error), further []func(context.Context) (net.Conn, error)) (wrappedFirst func(context.Context) (net.Conn, error), wrappedFurther []func(context.Context) (net.Conn, error)) {
 	wrap := func(instance int, dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
-		checker := n.health.At(instance)
+		checker := health.At(instance)
 		if dial == nil || checker == nil {
 			return nil
 		}
-		return checker.WatchDial(n.appWatches[instance].wrapDial(dial))
+		return checker.WatchDial(watches[instance].wrapDial(dial))
 	}
 	for i, dial := range further {
 		wrappedFurther = append(wrappedFurther, wrap(i+1, dial))

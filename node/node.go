@@ -304,7 +304,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		options.Processes = n.options.Processes
 	}
 	if n.health != nil {
-		options.DialUpstream, options.FurtherUpstreams = n.wrapDials(options.DialUpstream, options.FurtherUpstreams)
+		options.DialUpstream, options.FurtherUpstreams = wrapDials(n.health, n.appWatches, options.DialUpstream, options.FurtherUpstreams)
 	}
 	if n.instances != nil {
 		options.InstanceHealthy = n.health.IsHealthy

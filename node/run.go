@@ -13,8 +13,10 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
+	"shardway/node/identity"
 	"shardway/node/leaderloop"
 	"shardway/node/membership"
+	"shardway/node/router"
 	"shardway/node/shutdown"
 	"shardway/peer"
 	"shardway/shardmap"
@@ -89,7 +91,7 @@ func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
 		}
 	})
 	unreachableOwners := &crashdetect.UnreachableOwners{
-		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.receivedRecently, Log: n.log,
+		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: func(node string) bool { return receivedRecently(n.router, n.diskRecords, node) }, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
 		Abort: func(node string) int {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
@@ -245,13 +247,13 @@ func (n *Node) followMembership(ctx context.Context) {
 
 // receivedRecently reports whether data has just arrived on a mux session with the current process of a
 // node. The mux layer sends pings on a session that is silent for longer and has streams.
-func (n *Node) receivedRecently(node string) bool {
+func receivedRecently(router *router.Router, records *identity.Records, node string) bool {
 	isCurrentProcess := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)
-		return ok && n.diskRecords.IsCurrentProcess(c.Peer())
+		return ok && records.IsCurrentProcess(c.Peer())
 	}
-	return n.router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrentProcess) ||
-		n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrentProcess)
+	return router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrentProcess) ||
+		router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrentProcess)
 }
 
 // leaderOptions returns the options of the leader loop.
