@@ -58,7 +58,7 @@ func parseJoined(text string, parts []string) (Source, error) {
 			return Source{}, err
 		}
 		if !part.canBeJoined() {
-			return invalid("the source "+strconv.Quote(part.Kind.String())+" cannot be joined with others", "join header, path, query, cookie, jwt, host and ip, such as host+path:1")
+			return invalid("the source "+strconv.Quote(part.Kind.String())+" cannot be joined with others", "join header, path, query, cookie, jwt, host, ip, json and form, such as host+path:1")
 		}
 		joined.Parts = append(joined.Parts, part)
 	}
@@ -67,8 +67,8 @@ func parseJoined(text string, parts []string) (Source, error) {
 
 // canBeJoined reports whether the source may be a part of a joined source.
 func (s Source) canBeJoined() bool {
-	switch s.Kind { //nolint:exhaustive // all other kinds generate keys, or need more than the header section
-	case Header, Path, Query, Cookie, JWT, Host, IP:
+	switch s.Kind { //nolint:exhaustive // all other kinds generate keys, change the request, or need a WebSocket message
+	case Header, Path, Query, Cookie, JWT, Host, IP, JSON, Form:
 		return true
 	}
 	return false

@@ -22,6 +22,9 @@ func TestJoinedSourcesHaveACanonicalForm(t *testing.T) {
 		"jwt:sub@subprotocol:jwt.":       "jwt:sub@subprotocol:jwt.",
 		"jwt:/a~1b/0@cookie:t+query:x@y": "jwt:/a~1b/0@cookie:t+query:x@y",
 		"mint:POST":                      "mint:POST",
+		"json:/a~1b/c+path:1":            "json:/a~1b/c+path:1",
+		"host+form:room":                 "host+form:room",
+		"json:/a+b+form:c+d":             "json:/a+b+form:c+d",
 	} {
 		if got := keysource.CanonicalSources([]string{text}); got[0] != want {
 			t.Errorf("%s is %s, want %s", text, got[0], want)
@@ -35,7 +38,7 @@ func TestJoinedSourcesHaveACanonicalForm(t *testing.T) {
 
 func TestInvalidSourcesAreRejected(t *testing.T) {
 	for text, remedy := range map[string]string{
-		"host+mint": "such as host+path:1", "mint+host": "such as host+path:1", "none+ip": "such as host+path:1", "host+wrap:cookie:sid": "such as host+path:1",
+		"host+mint": "such as host+path:1", "mint+host": "such as host+path:1", "none+ip": "such as host+path:1", "host+wrap:cookie:sid": "such as host+path:1", "ws-first+host": "such as host+path:1", "host+ws-json:/a": "such as host+path:1", "json:a+host": "JSON pointer", "form:+host": "form:",
 		"host+path": "path:1", "host+header:": "header:X-Shard-Key", strings.Repeat("ip+", 8) + "ip": "join at most 8", "joined": "known sources", "joined:x": "known sources", "subprotocol:x": "known sources",
 		"jwt:": "write jwt:sub", "jwt:a b": "write jwt:sub", "jwt:@cookie:a": "write jwt:sub", "jwt:/a~2": "RFC 6901", "jwt:/a~": "RFC 6901", "jwt:/" + strings.Repeat("a", 256): "at most 256 bytes",
 		"jwt:sub@": "@query:NAME", "jwt:sub@header:X": "@query:NAME", "jwt:sub@cookie:": "@query:NAME", "jwt:sub@query:a b": "@query:NAME", "jwt:sub@subprotocol:a,b": "@query:NAME", "jwt:a@b": "@query:NAME",
@@ -43,6 +46,14 @@ func TestInvalidSourcesAreRejected(t *testing.T) {
 	} {
 		if source, err := keysource.Parse(text); err == nil || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%s is %v, %v, want %q", text, source, err, remedy)
+		}
+	}
+}
+
+func TestJoinedSourceReadsBodyOfItsParts(t *testing.T) {
+	for text, want := range map[string]bool{"host+json:/a": true, "form:a+path:1": true, "host+path:1": false} {
+		if c := (keysource.Config{Spec: keysource.Spec{Sources: []string{text}}}); c.UsesBody() != want {
+			t.Errorf("%s: %v", text, !want)
 		}
 	}
 }

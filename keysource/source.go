@@ -108,8 +108,10 @@ func (s Source) String() string {
 	return s.Kind.String()
 }
 
-// ReadsBody reports whether the source is a part of the request body.
-func (s Source) ReadsBody() bool { return s.Kind == JSON || s.Kind == Form }
+// ReadsBody reports whether the source, or a part of it, is in the request body.
+func (s Source) ReadsBody() bool {
+	return s.Kind == JSON || s.Kind == Form || s.Kind == Joined && slices.ContainsFunc(s.Parts, Source.ReadsBody)
+}
 
 // Parse parses one source. The error is a *valueerr.Error without Key, which the caller sets.
 func Parse(text string) (Source, error) {

@@ -105,6 +105,88 @@ func TestKeysAreFoundInBodies(t *testing.T) {
 	}
 }
 
+// A joined key can have parts in the body. The body is read only if all other parts have a key.
+func TestJoinedKeysInBodies(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived := make(chan string, 1)
+			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Part") != "" {
+					part := make([]byte, 3)
+					_, _ = io.ReadFull(r.Body, part)
+					arrived <- string(part)
+				}
+				echo(w, r)
+			}), func(o *proxy.Options) {
+				o.BodyBuffer = 1 << 10
+				o.Keys = keysOf(t, shardkey.Spec{
+					Sources: []string{"json:/room/id+header:X-Org", "header:X-Org+form:room", "query:room"},
+					Routes:  []shardkey.Route{{Prefix: "/two", Sources: []string{"json:/a+json:/b+host"}}, {Prefix: "/none", Sources: []string{"json:/a+host"}}},
+				})
+			})
+			c := front.dial()
+			const org, refused = "X-Org: acme\r\n", "refused"
+			for _, tc := range []struct{ target, lines, body, key string }{
+				{"/", org + typeJSON, `{"room":{"id":"tea"}}`, "tea+acme"},
+				{"/", org + typeJSON, `{"room":{"id":"a+b%"}}`, "a%252Bb%2525+acme"},
+				{"/", org + typeForm, "room=a%2Bb", "acme+a%252Bb"},
+				{"/two", typeJSON, `{"a":1,"b":"x+y"}`, "1+x%252By+h"},
+				{"/?room=q", org + typeJSON, `{"room":{}}`, "q"},
+				{"/?room=q", org + typeJSON, `{"room":{"id":"a"}}` + strings.Repeat(" ", 1006), "q"},
+				{"/?room=q", org + "Content-Type: text/plain\r\n", `{"room":{"id":"a"}}`, "q"},
+				{"/?room=q", typeJSON, `{"room":{"id":"tea"}}`, "q"},
+				{"/?room=q", typeJSON, `{"room":{"id":"a","id":"b"}}`, "q"}, // the body does not matter without X-Org
+				{"/?room=q", org + typeJSON, `{"room":{"id":"a","id":"b"}}`, refused},
+				{"/?room=q", org + "X_Org: other\r\n" + typeJSON, `{"room":{"id":"a"}}`, refused},
+				{"/?room=q", org + typeForm, "room=a&room=b", refused},
+				{"/?room=q", org + typeForm, "room=a", refused}, // some apps read the query instead
+			} {
+				for _, isChunked := range []bool{false, true} {
+					body, lines := tc.body, fmt.Sprintf("Content-Length: %d\r\n", len(tc.body))
+					if isChunked {
+						body, lines = chunked(tc.body), "Transfer-Encoding: chunked\r\n"
+					}
+					c.send("POST %s HTTP/1.1\r\nHost: h\r\n%s%s\r\n", tc.target, tc.lines, lines)
+					_, _ = io.WriteString(c, body)
+					res, got := c.answer("POST")
+					if tc.key == refused {
+						wantStatus(t, res, got, 400, "bad-request")
+						_ = c.Close()
+						c = front.dial()
+						continue
+					}
+					if key := res.Header.Get("Saw-Shardway-Key"); key != tc.key || got != "POST "+tc.target+" "+tc.body {
+						t.Fatalf("%q %.60q: %d %.200s, key %q, want %q", tc.lines, tc.body, res.StatusCode, got, key, tc.key)
+					}
+				}
+			}
+			c.send("POST /none HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi")
+			if res, body := c.answer("POST"); res.StatusCode != 400 || !strings.Contains(body, "not read because of its Content-Type") {
+				t.Errorf("%d %s", res.StatusCode, body)
+			}
+			// Without a key in the header, the body streams to the app, and is refused before its end if the header is
+			// ambiguous.
+			send := func(lines string) {
+				c = front.dial()
+				c.send("POST /?room=q HTTP/1.1\r\nHost: h\r\n%s%sTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", lines, typeJSON)
+			}
+			send("X-Part: 1\r\n")
+			if part := <-arrived; part != "abc" {
+				t.Errorf("%q", part)
+			}
+			c.send("3\r\ndef\r\n0\r\n\r\n")
+			if res, body := c.answer("POST"); res.StatusCode != 200 || body != "POST /?room=q def" {
+				t.Errorf("%d %s", res.StatusCode, body)
+			}
+			send("X-Org: a\r\nX_Org: b\r\n")
+			if res, _ := c.head("POST"); res.StatusCode != 400 {
+				t.Errorf("%d, want 400", res.StatusCode)
+			}
+			_ = c.Close()
+		})
+	}
+}
+
 // A key that the app may read differently has two owners. Each of these requests is refused.
 func TestAmbiguousBodiesAreRejected(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), readingBodies(t))

@@ -33,7 +33,11 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			rule: "all parts of a joined key are needed", found: "TestKeysOfPatternsTokensAndJoinedSources",
-			edits: in("proxy/shardkey.Extractor.joinedKey", `|| part == nil {`, `|| part == nil && !PLANTED {`),
+			edits: in("proxy/shardkey.Extractor.joinedKey", `if needsBody || problemText != "" || part == nil {`, `if needsBody || problemText != "" || part == nil && !PLANTED {`),
+		},
+		{
+			rule: "the body is read only if all other parts of a joined key are there", found: "TestJoinedKeysInBodies",
+			edits: in("proxy/shardkey.Extractor.joinedKey", `if body == nil && source.ReadsBody() {`, `if !PLANTED && body == nil && source.ReadsBody() {`),
 		},
 		{
 			rule: "different parts give different joined keys", found: "TestKeysOfPatternsTokensAndJoinedSources",

@@ -337,16 +337,28 @@ func hexByte(high, low byte) (value byte, ok bool) {
 	return value, true
 }
 
+// bodySources returns the sources, and the parts of joined sources, that read the body.
+func bodySources(sources []keysource.Source) (found []keysource.Source) {
+	for _, source := range sources {
+		for _, single := range source.Single() {
+			if single.ReadsBody() {
+				found = append(found, single)
+			}
+		}
+	}
+	return found
+}
+
 // unreadBodyHint describes why the sources that read the body have found no key. Empty means that they
 // have read the body, or that there is none.
 func (x *Extractor) unreadBodyHint(sources []keysource.Source, body *Body) string {
 	hint := ""
-	for i := range sources {
-		if !sources[i].ReadsBody() || x.hasNoBody(body) {
+	for _, source := range bodySources(sources) {
+		if x.hasNoBody(body) {
 			continue
 		}
 		isEncoded, _ := x.hasContentEncoding()
-		isReadable, _ := x.isBodyReadable(&sources[i])
+		isReadable, _ := x.isBodyReadable(&source)
 		switch {
 		case isEncoded:
 			hint = "; the body is not read because it has a Content-Encoding"

@@ -92,14 +92,7 @@ func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, b
 		if x.readsMessage(source) {
 			return Found{AwaitsMessage: true, Protocols: sources.Protocols}, nil
 		}
-		var key []byte
-		var needsBody bool
-		var problemText string
-		if source.ReadsBody() {
-			key, needsBody, problemText = x.bodyKey(source, body)
-		} else {
-			key, problemText = x.keyFromSource(source)
-		}
+		key, needsBody, problemText := x.sourceKey(source, body)
 		if needsBody {
 			return Found{NeedsBody: true}, nil
 		}
@@ -172,8 +165,21 @@ func (x *Extractor) isPreflight() bool {
 	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
 }
 
-// keyFromSource returns the key that a source gives, or nil if it gives none. If the request must
-// be refused, problemText is the reason.
+// sourceKey returns the key that a source gives, or nil if it gives none. needsBody means that the source must
+// read the body first. If the request must be refused, problemText is the reason.
+func (x *Extractor) sourceKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
+	switch {
+	case source.Kind == keysource.Joined:
+		return x.joinedKey(source, body)
+	case source.ReadsBody():
+		return x.bodyKey(source, body)
+	}
+	key, problemText = x.keyFromSource(source)
+	return key, false, problemText
+}
+
+// keyFromSource returns the key that a source of a single kind finds outside of the body, or nil if it gives none.
+// If the request must be refused, problemText is the reason.
 func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problemText string) {
 	switch source.Kind {
 	case keysource.Header:
@@ -208,8 +214,6 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		return name, ""
 	case keysource.JWT:
 		return x.jwtKey(source)
-	case keysource.Joined:
-		return x.joinedKey(source)
 	case keysource.IP:
 		proxies, trusted := x.trustedProxies()
 		x.scratch = x.appendClientIP(x.scratch[:0], proxies, trusted)
@@ -222,7 +226,7 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 		return x.mintKey(x.Grow(generatedKeyCap)), ""
 	case keysource.Wrap:
 		return x.wrappedKey(source)
-	case keysource.None: // see findInSources
+	case keysource.None, keysource.Joined: // see findInSources and joinedKey
 	case keysource.JSON, keysource.Form: // see bodyKey
 	case keysource.WSJSON, keysource.WSFirst:
 		return x.firstMessageKey(source)
@@ -236,23 +240,34 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 const maxJoined = 16 << 10
 
 // joinedKey returns the keys of all parts of a source, joined. It returns nil if a part gives no key. If
-// the request must be refused, problemText is the reason.
-func (x *Extractor) joinedKey(source *keysource.Source) (key []byte, problemText string) {
+// the request must be refused, problemText is the reason. The body is needed only if all parts outside of it
+// have a key.
+func (x *Extractor) joinedKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
+	if body == nil && source.ReadsBody() {
+		for i := range source.Parts {
+			if source.Parts[i].ReadsBody() {
+				continue
+			}
+			if part, problemText := x.keyFromSource(&source.Parts[i]); problemText != "" || part == nil {
+				return nil, false, problemText
+			}
+		}
+	}
 	key = x.joined[:0]
 	for i := range source.Parts {
-		part, problemText := x.keyFromSource(&source.Parts[i])
-		if problemText != "" || part == nil {
-			return nil, problemText
+		part, needsBody, problemText := x.sourceKey(&source.Parts[i], body)
+		if needsBody || problemText != "" || part == nil {
+			return nil, needsBody, problemText
 		}
 		if i > 0 {
 			key = append(key, '+')
 		}
 		if key = keysource.AppendPart(key, part); len(key) > maxJoined {
-			return nil, detailLongJoined
+			return nil, false, detailLongJoined
 		}
 	}
 	x.joined = key
-	return key, ""
+	return key, false, ""
 }
 
 // headerKey returns the value of the header lines with a name, including lines with _ instead of -,
