@@ -209,6 +209,25 @@ func parsePrefix(text string) (string, error) {
 	return string(path.decoded), nil
 }
 
+// Headers returns the names of all headers in which a source finds a key, each once. nil means that there are none.
+func (t *Table) Headers() (names []string) {
+	lists := []SourceList{t.defaults}
+	for i := range t.routes {
+		lists = append(lists, t.routes[i].SourceList)
+	}
+	for _, list := range lists {
+		for _, source := range list.Sources {
+			for _, single := range source.Single() {
+				isHeader := single.Kind == Header || single.Kind == Wrap && single.Wrapped == Header
+				if isHeader && !slices.Contains(names, single.Name) {
+					names = append(names, single.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
 // HasRoutes reports whether the sources depend on the path.
 func (t *Table) HasRoutes() bool { return len(t.routes) > 0 }
 

@@ -1,8 +1,15 @@
 package proxy_test
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	"shardway/proxy"
@@ -289,5 +296,42 @@ func TestShortPathsHaveNoKey(t *testing.T) {
 		} else if got := res.Header.Get("Saw-Shardway-Key"); got != key {
 			t.Errorf("%s: %d %s, key %q, want %q", target, res.StatusCode, body, got, key)
 		}
+	}
+}
+
+// Some servers, such as fasthttp, add the trailers of a request to its headers. So the app receives no trailer with
+// the name of a header that contains a key, on any route. It would find a key there that the node does not use.
+func TestKeysInTrailersAreDropped(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				for {
+					req, err := http.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, req.Body)
+					var names []string
+					for name := range req.Trailer {
+						names = append(names, name)
+					}
+					slices.Sort(names)
+					_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTrailers: %s\r\n\r\n", strings.Join(names, " "))
+				}
+			}), func(o *proxy.Options) {
+				o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "hash-path", Sources: []string{"header:X-Tenant", "host+header:X-Room"}, Routes: []shardkey.Route{{Prefix: "/mcp", Sources: []string{"wrap:header:Session-Id"}}}})
+			})
+			c := front.dial()
+			for _, trailers := range []string{
+				"X-Tenant: evil\r\nX-Sum: 1\r\n", "x-tenant: evil\r\nX-Sum: 1\r\nX-TENANT: worse\r\n", "X_Tenant: evil\r\nX-Sum: 1\r\n", "X-Sum: 1\r\nX-Room: evil\r\nSession.Id: v.sw-x\r\n",
+			} {
+				for _, lines := range []string{"", "X-Tenant: a\r\n"} {
+					c.send("POST / HTTP/1.1\r\nHost: h\r\n%sTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n%s\r\n", lines, trailers)
+					if res, body := c.answer("POST"); res.StatusCode != 200 || res.Header.Get("Trailers") != "X-Sum" {
+						t.Errorf("%q: %d %s, the app gets %q", trailers, res.StatusCode, body, res.Header.Get("Trailers"))
+					}
+				}
+			}
+		})
 	}
 }

@@ -36,6 +36,10 @@ func mutantsOfKeys() []mutant {
 			edits: in("proxy/shardkey.Extractor.joinedKey", `if needsBody || problemText != "" || part == nil {`, `if needsBody || problemText != "" || part == nil && !PLANTED {`),
 		},
 		{
+			rule: "a key in a trailer is dropped", found: "TestKeysInTrailersAreDropped",
+			edits: in("proxy/h1.Body.addTrailer", "|| containsLookalike(b.forbiddenTrailers, name)", "|| !PLANTED && containsLookalike(b.forbiddenTrailers, name)"),
+		},
+		{
 			rule: "the body is read only if all other parts of a joined key are there", found: "TestJoinedKeysInBodies",
 			edits: in("proxy/shardkey.Extractor.joinedKey", `if body == nil && source.ReadsBody() {`, `if !PLANTED && body == nil && source.ReadsBody() {`),
 		},

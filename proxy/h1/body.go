@@ -58,7 +58,8 @@ type Body struct {
 	waitTime time.Duration // total time of the waits for data of the body
 
 	// Chunk extensions and trailers. trailers contains the accepted lines, each with its CRLF.
-	extensionBytes      int // length of all chunk extensions so far
+	extensionBytes      int      // length of all chunk extensions so far
+	forbiddenTrailers   []string // see ForbidTrailers
 	trailers            []byte
 	trailerLines        int
 	skippingTrailerLine bool   // the reader is within a trailer line of a response that exceeds the limit
@@ -82,6 +83,10 @@ func (b *Body) start(in *connReader, header *Header, kind Kind, length int64) {
 	case NoBody:
 	}
 }
+
+// ForbidTrailers sets the names of further fields that are dropped from the trailers. It must be called before the
+// trailers are read. names must not change.
+func (b *Body) ForbidTrailers(names []string) { b.forbiddenTrailers = names }
 
 // Kind returns how the end of the body is determined.
 func (b *Body) Kind() Kind { return b.kind }

@@ -18,7 +18,7 @@ func (b *Body) addTrailer(rawLine []byte) error {
 	if exceedsLimit && !b.isResponse {
 		return errTooManyTrailers
 	}
-	isForbidden := parsed.notForwarded || isForbiddenTrailer(name, parsed.field)
+	isForbidden := parsed.notForwarded || isForbiddenTrailer(name, parsed.field) || containsLookalike(b.forbiddenTrailers, name)
 	if exceedsLimit || isForbidden {
 		b.dropTrailer(name)
 		return nil
@@ -97,8 +97,13 @@ func isForbiddenTrailer(name []byte, field Field) bool {
 	if field != FieldOther {
 		return false
 	}
-	for _, forbidden := range forbiddenTrailers {
-		if len(name) == len(forbidden) && equalLookalike(name, forbidden) {
+	return containsLookalike(forbiddenTrailers[:], name)
+}
+
+// containsLookalike reports whether names contains name, or a name that some apps treat as equal to it.
+func containsLookalike(names []string, name []byte) bool {
+	for _, other := range names {
+		if len(name) == len(other) && equalLookalike(name, other) {
 			return true
 		}
 	}

@@ -75,6 +75,9 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.Find
 // FindInBody is Find for a request whose body has been read because of Found.NeedsBody. nil means that
 // the body has not been read.
 func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
+	if x.Keys.headerNames != nil { // some servers add trailers to the headers
+		x.Request.Body.ForbidTrailers(x.Keys.headerNames)
+	}
 	sources, unambiguous := x.sourcesForPath()
 	if !unambiguous {
 		return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)

@@ -37,6 +37,7 @@ type Keys struct {
 	trustedProxies []netip.Prefix
 	wrapped        wrapkey.Fields // nil means that there are none
 	bodyLimit      int            // Spec.BodyLimit
+	headerNames    []string       // headers that contain a key, see keysource.Table.Headers; nil means none
 }
 
 // BodyLimit returns the maximum size in bytes of a body from which a key is read. bufferSize is the
@@ -66,5 +67,5 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped())}, nil
+	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped()), headerNames: table.Headers()}, nil
 }
