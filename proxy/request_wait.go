@@ -153,7 +153,7 @@ func (wait *requestWait) memorySize() int64 {
 	wait.inbound.ReleaseEmptyBuffers()
 	size := wait.inbound.BufferSize() + wait.req.MemorySize() + cap(wait.body.Buffered)
 	if accepted := wait.exchange.accepted; accepted != nil {
-		size += cap(accepted.Frame)
+		size += accepted.MemorySize()
 	}
 	return int64(size)
 }

@@ -37,6 +37,15 @@ type Accepted struct {
 	CloseReason string
 }
 
+// MemorySize returns the memory of the first message in bytes.
+func (accepted *Accepted) MemorySize() int {
+	size := cap(accepted.Frame)
+	if accepted.Message != nil {
+		size += cap(accepted.Message.Data)
+	}
+	return size
+}
+
 // TakeFrame returns Frame, and drops the first message: the caller sends the frame to the app.
 func (accepted *Accepted) TakeFrame() []byte {
 	frame := accepted.Frame
