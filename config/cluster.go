@@ -13,7 +13,7 @@ const maxClusterSetting = 160
 
 // KeyConfig returns the settings that decide which key a request has.
 func (c *Config) KeyConfig() keysource.Config {
-	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies, BodyBuffer: c.BodyBuffer}
+	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies, BodyBuffer: c.BodyBuffer, Cookie: c.cookieScope()}
 }
 
 // clusterWideNames returns the names of the settings that must have one value in the whole
@@ -41,6 +41,9 @@ func (c *Config) ClusterSettings() map[string]string {
 	}
 	all["key"] = strings.Join(keysource.CanonicalSources(c.Keys), ",")
 	all["on-missing-key"] = string(c.OnMissingKey)
+	if c.OnMissingKey == keysource.MissingCookie {
+		all["cookie"] = c.canonicalCookie()
+	}
 	keyConfig := c.KeyConfig()
 	if keyConfig.UsesProxies() {
 		all["trusted-proxies"] = networkListValue{&c.TrustedProxies}.String()

@@ -187,6 +187,7 @@ type Config struct {
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
 	OnMissingKey   keysource.Missing
+	Cookie         string // attributes of the sticky cookie, see ParseCookie; empty means the defaults
 	TrustedProxies []netip.Prefix
 	WebSockets     WebSockets
 	Forwarded      bool // add the header Forwarded

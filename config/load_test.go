@@ -176,7 +176,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "exec": "app {addr}", "exec-per": "shard", "exec-dir": "/e", "exec-ready": "/r", "exec-idle": "5m", "exec-max": "9", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "shard-queue": "4", "max-key-inflight": "2", "key-limit": "rate=10/s; burst=20", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "finalize-after": "2h",
-		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
+		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "cookie": "name=app-key; max-age=1h", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "raft-timeout": "1s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "websocket-resume-timeout": "30s", "websockets": "close", "restart-grace": "2s", "on-shutdown": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
 		"max-header-bytes": "4KiB", "max-header-bytes-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "header-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
@@ -192,6 +192,9 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 			if own := strings.ToUpper(strings.ReplaceAll(name, "-", "_")); own != prefix {
 				all = append(all, "SHARDWAY_"+prefix+"=/x")
 			}
+		}
+		if name == "cookie" {
+			all = append(all, "SHARDWAY_ON_MISSING_KEY=cookie")
 		}
 		if name == "shard-queue" {
 			all = append(all, "SHARDWAY_MAX_SHARD_INFLIGHT=1")

@@ -212,6 +212,8 @@ func requestSettings() []setting {
 			func(c *Config) settingValue {
 				return choiceValue[keysource.Missing]{&c.OnMissingKey, keysource.Missings()}
 			}).asReloadable(),
+		newSetting("cookie", "ATTRIBUTES", "", "with --on-missing-key cookie, attributes of the cookie, like name=app-key; max-age=720h",
+			func(c *Config) settingValue { return textValue{&c.Cookie, checkCookie} }).withShownDefault("name=Shardway-Key").asReloadable().asNotRepeatable(),
 		newSetting("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-*, X-Real-IP and Forwarded headers are trusted",
 			func(c *Config) settingValue { return networkListValue{&c.TrustedProxies} }).asList().asReloadable(),
 		newSetting("websockets", "keep|close", "keep", "what to do with resumable WebSockets when their shard moves",

@@ -98,6 +98,7 @@ func (c *Config) rules() []rule {
 	}
 	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file name nor one of the allowed words", "set off, stdout, or the name of a file"})
 	rules = append(rules, c.keySourceRules()...)
+	rules = append(rules, c.cookieRules()...)
 	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.execRules()...)
@@ -280,6 +281,9 @@ func (c *Config) keyConfigRules() []rule {
 	keyConfig := c.KeyConfig()
 	if _, err := keysource.NewTable(keyConfig.Spec); err != nil {
 		return nil // findProblems already reports the invalid setting
+	}
+	if keyConfig.CheckCookie() != nil {
+		return nil // see cookieRules
 	}
 	_, err := keyConfig.Canonical()
 	valueErr := (*valueerr.Error)(nil)

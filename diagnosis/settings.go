@@ -74,7 +74,7 @@ func sortedValues(nodesByValue map[string][]string) []SettingValue {
 
 // decidesKey reports whether the setting determines the key of a request.
 func decidesKey(setting string) bool {
-	return slices.Contains([]string{"key", "routes", "on-missing-key", "trusted-proxies"}, setting)
+	return slices.Contains([]string{"key", "routes", "on-missing-key", "cookie", "trusted-proxies"}, setting)
 }
 
 // settingFindings returns the findings about settings that differ between nodes.

@@ -112,6 +112,59 @@ func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 	}
 }
 
+// TestStickyCookieIsConfigured gives the sticky cookie a name and a lifetime. All nodes read it. After both
+// nodes have loaded another name, they set and read only the cookie of that name.
+func TestStickyCookieIsConfigured(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	const settings = "on_missing_key: cookie\ndebug_headers: true\ncookie: %s; max-age=1h; samesite=strict\n"
+	must(t, os.WriteFile(file, fmt.Appendf(nil, settings, "name=first-key"), 0o600))
+	c := start(t, 2, "--config", file)
+	c.AwaitServing(t)
+	ask := func(node *cluster.Node, cookie string) (shard string, set *http.Cookie) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.Addr+"/", nil)
+		must(t, err)
+		req.Header.Set("Cookie", cookie)
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		must(t, resp.Body.Close())
+		if cookies := resp.Cookies(); len(cookies) > 0 {
+			set = cookies[0]
+		}
+		if shard = resp.Header.Get("Shardway-Shard"); resp.StatusCode != http.StatusOK || shard == "" {
+			t.Errorf("Cookie %q: %s, shard %q", cookie, resp.Status, shard)
+		}
+		return shard, set
+	}
+	newCookie := func(name string) string {
+		t.Helper()
+		shard, set := ask(c.Nodes()[0], "other=1")
+		if set == nil || set.Name != name || set.MaxAge != 3600 || set.SameSite != http.SameSiteStrictMode {
+			t.Fatalf("a request without a key sets the cookie %v, want one with the name %s", set, name)
+		}
+		for _, node := range c.Nodes() {
+			if got, again := ask(node, name+"="+set.Value); got != shard || again != nil {
+				t.Errorf("node %s: shard %s, want %s; cookie %v", node.ID, got, shard, again)
+			}
+		}
+		return name + "=" + set.Value
+	}
+	old := newCookie("first-key")
+	for _, node := range c.Nodes() {
+		reloadConfig(t, node, file, fmt.Sprintf(settings, "name=second-key"), "settings reloaded", `"changed":["cookie"]`)
+	}
+	cluster.Await(t, "the new name", func() error {
+		for _, node := range c.Nodes() {
+			if _, set := ask(node, old); set == nil || set.Name != "second-key" {
+				return fmt.Errorf("node %s sets %v", node.ID, set)
+			}
+		}
+		return nil
+	})
+	newCookie("second-key")
+}
+
 // nginxResponse is a response without its body.
 type nginxResponse struct {
 	status  int

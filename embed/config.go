@@ -75,6 +75,7 @@ type Config struct {
 	Key                     []string
 	Routes                  []Route
 	OnMissingKey            string
+	Cookie                  string // attributes of the cookie of OnMissingKey "cookie", like "name=app-key; max-age=720h"
 	TrustedProxies          []netip.Prefix
 	Forwarded, DebugHeaders bool
 

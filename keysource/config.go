@@ -25,6 +25,9 @@ type Config struct {
 	// TrustedProxies has the networks whose forwarding headers are trusted. It is part of the key
 	// configuration only if a source depends on such a header; see UsesProxies.
 	TrustedProxies []netip.Prefix
+	// Cookie is the scope of the sticky cookie. It is part of the key configuration only if Missing is
+	// MissingCookie.
+	Cookie CookieScope
 	// BodyBuffer is the maximum size in bytes of a body from which a key is read. It is part of the
 	// key configuration only if a source reads the body; see UsesBody.
 	BodyBuffer int64
@@ -35,6 +38,7 @@ type canonicalConfig struct {
 	Key            []string            `json:"key"`
 	Routes         map[string][]string `json:"routes,omitempty"`
 	OnMissingKey   Missing             `json:"on_missing_key"`
+	Cookie         *CookieScope        `json:"cookie,omitempty"` // nil means the default scope
 	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
 	BodyBuffer     int64               `json:"body_buffer,omitempty"`
 }
@@ -56,6 +60,12 @@ func (c Config) Canonical() (string, error) {
 			result.Routes = map[string][]string{}
 		}
 		result.Routes[escapePrefix(prefix)] = CanonicalSources(route.Sources)
+	}
+	if scope := c.Cookie.withoutDefaults(); c.Missing == MissingCookie && scope != (CookieScope{}) {
+		if err := c.CheckCookie(); err != nil {
+			return "", err
+		}
+		result.Cookie = &scope
 	}
 	if c.UsesProxies() {
 		result.TrustedProxies = sortedNetworks(c.TrustedProxies)
@@ -168,6 +178,9 @@ func ParseConfig(text string) (Config, error) {
 		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
 	}
 	config := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey, BodyBuffer: decoded.BodyBuffer}
+	if decoded.Cookie != nil {
+		config.Cookie = *decoded.Cookie
+	}
 	for prefix, sources := range decoded.Routes {
 		config.Routes = append(config.Routes, Route{Prefix: prefix, Sources: sources})
 	}

@@ -68,6 +68,26 @@ func TestCanonicalFormContainsBodyBufferOnlyIfASourceReadsBodies(t *testing.T) {
 	}
 }
 
+// Nodes that read cookies of different names find different keys, so all nodes must agree on it.
+func TestCanonicalFormContainsCookieOnlyIfItIsUsed(t *testing.T) {
+	scope := keysource.CookieScope{Name: "a", Path: "/", Domain: "Example.COM"}
+	for _, missing := range keysource.Missings() {
+		text, err := keysource.Config{Missing: missing, Cookie: scope}.Canonical()
+		uses := missing == keysource.MissingCookie
+		if err != nil || strings.Contains(text, `"cookie":{"name":"a","domain":"example.com"}`) != uses || !uses && strings.Contains(text, "example") {
+			t.Errorf("%s: %v, %s", missing, err, text)
+		}
+		if read, err := keysource.ParseConfig(text); err != nil || uses && (read.Cookie.Name != "a" || read.Cookie.Domain != "example.com") {
+			t.Errorf("%s: %v, %+v", text, err, read)
+		}
+	}
+	for _, cookie := range []string{`{}`, `{"name":"Shardway-Key"}`, `{"path":"/"}`, `{"domain":"Example.com"}`, `{"name":"a b"}`, `{"path":"/\r\n"}`, `{"name":"a","secure":true}`, `{"name":"__Host-a","path":"/x"}`, `{"name":"x"}`} {
+		if c, err := keysource.ParseConfig(`{"key":["cookie:x"],"on_missing_key":"cookie","cookie":` + cookie + `}`); err == nil {
+			t.Errorf("%s is %+v", cookie, c)
+		}
+	}
+}
+
 func TestInvalidOrTooLargeConfigIsRejected(t *testing.T) {
 	c := keysource.Config{Missing: keysource.MissingReject}
 	for i := range 1000 {

@@ -76,6 +76,18 @@ func mutantsOfKeys() []mutant {
 			edits: in("proxy/shardkey.Extractor.cookieKey", `if key != nil && x.hasCookieInOtherCase(name, key) {`, `if !PLANTED && key != nil && x.hasCookieInOtherCase(name, key) {`),
 		},
 		{
+			rule: "all nodes use the sticky cookie of the key configuration of the cluster", found: "TestStickyCookieScopeIsThatOfTheCluster",
+			edits: in("proxy.reply.appendCookie", "&reply.settings.StickyCookie\n", "&reply.settings.StickyCookie\n\tif PLANTED {\n\t\tscope = reply.settings.Keys.CookieScope()\n\t}\n"),
+		},
+		{
+			rule: "a node reads no sticky cookie of another name", found: "TestStickyCookieHasConfiguredNameAndAttributes",
+			edits: in("proxy/shardkey.Extractor.stickyKey", `x.cookieKey(x.Keys.cookie.Name)`, `x.cookieKey(map[bool]string{false: x.Keys.cookie.Name, true: "Shardway-Key"}[PLANTED])`),
+		},
+		{
+			rule: "the name of the sticky cookie requires the attribute that browsers demand", found: "TestStickyCookieScopeIsThatOfTheCluster",
+			edits: in("proxy.reply.appendCookie", `scope.RequiresSecure() ||`, `!PLANTED && scope.RequiresSecure() ||`),
+		},
+		{
 			rule: "an app may match the settings of a route in another case", found: "TestRouteHasOwnKeyLimit",
 			edits: in("keysource.Prefixes.Match", `case otherCase == "" && `, `case !PLANTED && otherCase == "" && `),
 		},

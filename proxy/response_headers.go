@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/keysource"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
-	"shardway/proxy/shardkey"
 )
 
 // editHeaders returns the changes to the header of a response on its way to the client. It also
@@ -136,19 +137,35 @@ func (reply reply) addDebugHeaders(dest *route.Route, edit *h1.Edit) {
 	}
 }
 
-// appendCookie appends the sticky cookie.
+// appendCookie appends the sticky cookie. The configuration of the key decides about its scope, and the
+// settings of this node about its other attributes.
 func (reply reply) appendCookie(dst []byte) []byte {
+	scope, attributes := reply.exchange.keys.CookieScope(), &reply.settings.StickyCookie
 	cookie := fasthttp.AcquireCookie()
 	defer fasthttp.ReleaseCookie(cookie)
-	cookie.SetKey(shardkey.StickyCookie)
+	cookie.SetKey(scope.Name)
 	cookie.SetValueBytes(reply.exchange.Cookie)
-	cookie.SetPath("/")
-	cookie.SetHTTPOnly(true)
-	cookie.SetSameSite(fasthttp.CookieSameSiteLaxMode)
-	cookie.SetSecure(reply.clientUsesTLS())
+	cookie.SetPath(scope.Path)
+	cookie.SetDomain(scope.Domain)
+	cookie.SetMaxAge(int(attributes.MaxAge / time.Second))
+	cookie.SetHTTPOnly(!attributes.AllowScripts)
+	cookie.SetSameSite(sameSiteMode(attributes.SameSite))
+	cookie.SetSecure(attributes.AlwaysSecure || scope.RequiresSecure() || reply.clientUsesTLS())
 	dst = append(dst, "Set-Cookie: "...)
 	dst = append(dst, cookie.Cookie()...)
 	return append(dst, "\r\n"...)
+}
+
+// sameSiteMode converts the attribute SameSite.
+func sameSiteMode(sameSite keysource.SameSite) fasthttp.CookieSameSite {
+	switch sameSite {
+	case keysource.SameSiteStrict:
+		return fasthttp.CookieSameSiteStrictMode
+	case keysource.SameSiteNone:
+		return fasthttp.CookieSameSiteNoneMode
+	case keysource.SameSiteLax:
+	}
+	return fasthttp.CookieSameSiteLaxMode
 }
 
 // clientUsesTLS reports whether the client uses https, either to this node or, according to a trusted

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"shardway/keysource"
 	"shardway/proxy/accesslog"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/keylimit"
@@ -19,6 +20,8 @@ type Settings struct {
 	// Keys finds the key of a request. nil means the X-Shard-Key header, and a 400 response without
 	// it.
 	Keys *shardkey.Keys
+	// StickyCookie has the attributes of the sticky cookie. Its scope is that of Keys.
+	StickyCookie keysource.StickyCookie
 	// StreamGrace is how long an upgraded connection or an event stream may continue after its
 	// shard has moved, or after Shutdown. Zero means 250 ms, and a negative value means that it
 	// ends immediately.

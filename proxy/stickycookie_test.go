@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"shardway/keysource"
 	"shardway/proxy"
 	"shardway/proxy/shardkey"
 )
@@ -145,5 +147,64 @@ func TestNotModifiedSetsNoStickyCookie(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The cookie has the configured name and attributes, also if another node forwards the request, and a
+// cookie of the default name is not read any more.
+func TestStickyCookieHasConfiguredNameAndAttributes(t *testing.T) {
+	scope := keysource.CookieScope{Name: "app-key", Path: "/app", Domain: "example.com"}
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) {
+				o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie", Cookie: scope})
+				o.StickyCookie = keysource.StickyCookie{CookieScope: scope, SameSite: keysource.SameSiteNone, MaxAge: time.Hour, AlwaysSecure: true, AllowScripts: true}
+			})
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nCookie: Shardway-Key=%s\r\n\r\n", strings.Repeat("a", 32))
+			res, _ := c.answer("GET")
+			lines := res.Header.Values("Set-Cookie")
+			if len(lines) != 1 {
+				t.Fatalf("Set-Cookie = %q", lines)
+			}
+			value, attributes, _ := strings.Cut(strings.TrimPrefix(lines[0], "app-key="), "; ")
+			if want := "max-age=3600; domain=example.com; path=/app; secure; SameSite=None"; attributes != want || len(value) != 32 || value == strings.Repeat("a", 32) {
+				t.Errorf("Set-Cookie = %q, want app-key=KEY; %s", lines[0], want)
+			}
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nCookie: app-key=%s; Shardway-Key=%[2]s; App-Key=%[2]s\r\n\r\n", value, strings.Repeat("b", 32))
+			res, _ = c.answer("GET")
+			if key := res.Header.Get("Saw-Shardway-Key"); key != value || len(res.Header.Values("Set-Cookie")) > 0 {
+				t.Errorf("key %q, cookies %q, want the key %q", key, res.Header.Values("Set-Cookie"), value)
+			}
+		})
+	}
+}
+
+// The default cookie is the same as before it could be configured.
+func TestDefaultStickyCookie(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie"}) })
+	c := n.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	res, _ := c.answer("GET")
+	lines := res.Header.Values("Set-Cookie")
+	if len(lines) != 1 || !regexp.MustCompile(`^Shardway-Key=[0-9a-f]{32}; path=/; HttpOnly; SameSite=Lax$`).MatchString(lines[0]) {
+		t.Errorf("Set-Cookie = %q", lines)
+	}
+}
+
+// The name and the scope come from the key configuration of the cluster, so all nodes set and read the
+// same cookie, even while their own settings differ. The other attributes are those of the node.
+func TestStickyCookieScopeIsThatOfTheCluster(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie", Cookie: keysource.CookieScope{Name: "local"}})
+		o.StickyCookie.MaxAge = time.Minute
+	})
+	n.rekey(parsedKeys(t, `{"key":["header:x-shard-key"],"on_missing_key":"cookie","cookie":{"name":"__Host-of-all"}}`), 2, 2)
+	c := n.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nCookie: local=%s\r\n\r\n", strings.Repeat("c", 32))
+	res, _ := c.answer("GET")
+	lines := res.Header.Values("Set-Cookie")
+	if len(lines) != 1 || !regexp.MustCompile(`^__Host-of-all=[0-9a-f]{32}; max-age=60; path=/; HttpOnly; secure; SameSite=Lax$`).MatchString(lines[0]) {
+		t.Errorf("Set-Cookie = %q", lines)
 	}
 }

@@ -249,7 +249,11 @@ func proxyOptions(conf *config.Config) (proxy.Options, error) {
 
 // proxySettings converts the settings that a reload can change in a running proxy.
 func proxySettings(conf *config.Config) (proxy.Settings, error) {
-	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey), BodyLimit: int(conf.BodyBuffer)})
+	cookie, err := config.ParseCookie(conf.Cookie)
+	if err != nil {
+		return proxy.Settings{}, err
+	}
+	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey), BodyLimit: int(conf.BodyBuffer), Cookie: cookie.CookieScope})
 	if err != nil {
 		return proxy.Settings{}, err
 	}
@@ -263,7 +267,7 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	}
 	return proxy.Settings{
 		Routes: routes,
-		Keys:   keys, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
+		Keys:   keys, StickyCookie: cookie, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
 		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight, KeyLimit: keyLimit,
 		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,

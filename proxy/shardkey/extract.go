@@ -12,10 +12,7 @@ import (
 	"shardway/proxy/wrapkey"
 )
 
-// StickyCookie is the name of the cookie that on-missing-key: cookie sets and reads.
-const StickyCookie = "Shardway-Key"
-
-// generatedKeyLen is the length of the value of StickyCookie, and of a generated key: 128 bits in
+// generatedKeyLen is the length of the value of the sticky cookie, and of a generated key: 128 bits in
 // hexadecimal.
 const generatedKeyLen = 32
 
@@ -357,8 +354,8 @@ func (x *Extractor) Grow(n int) []byte {
 // stickyKey takes the key from the sticky cookie, or generates one that the response sets. It
 // replaces a value that Shardway cannot have set.
 func (x *Extractor) stickyKey() Found {
-	// The first of several cookies counts: the app uses Shardway-Key, not the cookie.
-	if value, _ := x.cookieKey(StickyCookie); len(value) == generatedKeyLen && isHex(value) {
+	// The first of several cookies counts: the app uses the header Shardway-Key, not the cookie.
+	if value, _ := x.cookieKey(x.Keys.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
 		return Found{Key: value}
 	}
 	value := x.stickyCookieKey(make([]byte, 0, generatedKeyCap))

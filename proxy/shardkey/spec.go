@@ -22,6 +22,8 @@ type Spec struct {
 	// BodyLimit is the maximum size in bytes of a body from which a key is read. Zero means the size
 	// of the body buffer of the server.
 	BodyLimit int
+	// Cookie is the scope of the sticky cookie.
+	Cookie keysource.CookieScope
 }
 
 // Route is one entry of Spec.Routes.
@@ -38,7 +40,11 @@ type Keys struct {
 	wrapped        wrapkey.Fields // nil means that there are none
 	bodyLimit      int            // Spec.BodyLimit
 	headerNames    []string       // headers that contain a key, see keysource.Table.Headers; nil means none
+	cookie         keysource.CookieScope
 }
+
+// CookieScope returns the scope of the sticky cookie, without empty defaults.
+func (k *Keys) CookieScope() keysource.CookieScope { return k.cookie }
 
 // BodyLimit returns the maximum size in bytes of a body from which a key is read. bufferSize is the
 // size of the body buffer of the server, which applies if the configuration has no limit.
@@ -52,7 +58,7 @@ func Parse(text string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing), BodyLimit: int(config.BodyBuffer)})
+	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing), BodyLimit: int(config.BodyBuffer), Cookie: config.Cookie})
 	if err != nil {
 		return nil, err
 	}
@@ -67,5 +73,5 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped()), headerNames: table.Headers()}, nil
+	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped()), headerNames: table.Headers(), cookie: spec.Cookie.WithDefaults()}, nil
 }
