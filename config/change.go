@@ -27,9 +27,12 @@ func (c *Config) ChangesSince(before *Config) Changes {
 	if !slices.EqualFunc(c.Routes, before.Routes, sameRoute) {
 		changes.Live = append(changes.Live, routesKey)
 	}
+	if !c.Headers.Equal(&before.Headers) {
+		changes.Live = append(changes.Live, headersKey)
+	}
 	return changes
 }
 
 func sameRoute(a, b Route) bool {
-	return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) && a.KeyLimit == b.KeyLimit && a.FirstByteTimeout == b.FirstByteTimeout
+	return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) && a.KeyLimit == b.KeyLimit && a.FirstByteTimeout == b.FirstByteTimeout && a.Headers.Equal(&b.Headers)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"shardway/internal/headerrules"
 	"shardway/keysource"
 )
 
@@ -83,6 +84,9 @@ type Route struct {
 	// KeyLimit and FirstByteTimeout replace the settings of the same name. Empty means the value of the
 	// next shorter prefix, or of the setting.
 	KeyLimit, FirstByteTimeout string
+	// Headers contains header rules, in addition to those of shorter prefixes and of the setting
+	// headers.
+	Headers headerrules.Config
 }
 
 // Endpoint is an additional address that a node announces.
@@ -186,6 +190,7 @@ type Config struct {
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
+	Headers        headerrules.Config
 	OnMissingKey   keysource.Missing
 	Cookie         string // attributes of the sticky cookie, see ParseCookie; empty means the defaults
 	TrustedProxies []netip.Prefix

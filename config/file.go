@@ -10,19 +10,22 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"shardway/internal/headerrules"
 	"shardway/internal/suggest"
 )
 
-// routesKey is the only YAML key that is not a setting, because a flag cannot contain a table.
+// routesKey is a YAML key that is not a setting, because a flag cannot contain a table.
 const routesKey = "routes"
 
 // file contains the settings of the YAML file.
 type file struct {
-	path         string
-	layer        layer
-	routes       []Route
-	routesOrigin string // file and line of the key routes; empty if the file has no routes
-	problems     []Problem
+	path          string
+	layer         layer
+	routes        []Route
+	routesOrigin  string // file and line of the key routes; empty if the file has no routes
+	headers       headerrules.Config
+	headersOrigin string // file and line of the key headers; empty if the file has none
+	problems      []Problem
 }
 
 // parseFile reads the text of the YAML file: one table of settings. It removes a byte order mark (YAML
@@ -96,12 +99,16 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		f.readRoutes(entry)
 		return
 	}
+	if key == headersKey {
+		f.headersOrigin, f.headers = f.origin(line), f.readHeaders(entry, headersKey, "")
+		return
+	}
 	i := slices.IndexFunc(table, func(match setting) bool {
 		return (match.yaml() == key || match.yamlAlias == key) && !match.flagOnly
 	})
 	if i < 0 {
 		remedy := "remove it"
-		known := append(settingNames(table, setting.yaml), routesKey)
+		known := append(settingNames(table, setting.yaml), routesKey, headersKey)
 		if near := suggest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
@@ -173,6 +180,10 @@ func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode)
 	route := Route{Prefix: prefix}
 	for _, entry := range f.uniqueEntries(entries, routesKey) {
 		name, line := scalarText(entry.Key), lineOf(entry.Key)
+		if name == headersKey {
+			route.Headers = f.readHeaders(entry, routesKey, prefix)
+			continue
+		}
 		texts, ok := scalarTexts(entry.Value, name == "key")
 		switch {
 		case !slices.Contains(routeSettingNames(), name):
@@ -195,7 +206,9 @@ func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode)
 }
 
 // routeSettingNames returns the names of the settings that a route can have.
-func routeSettingNames() []string { return []string{"key", "key_limit", "first_byte_timeout"} }
+func routeSettingNames() []string {
+	return []string{"key", "key_limit", "first_byte_timeout", headersKey}
+}
 
 // addProblem records a problem of the given line.
 func (f *file) addProblem(line int, key, text, message, remedy string) {

@@ -54,6 +54,7 @@ func (r *Route) String() string {
 	}
 	add("key_limit", r.KeyLimit)
 	add("first_byte_timeout", r.FirstByteTimeout)
+	add("headers", r.Headers.String())
 	return text
 }
 
@@ -63,6 +64,9 @@ func (c *Config) Values() []Value {
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
 		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.Origin(s.name)})
+	}
+	if !c.Headers.IsEmpty() {
+		values = append(values, Value{Key: headersKey, Value: c.Headers.String(), Origin: c.Origin(headersKey)})
 	}
 	for _, r := range c.Routes {
 		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: r.String(), Origin: c.Origin(routesKey)})

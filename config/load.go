@@ -32,10 +32,18 @@ func load(table []setting, overrides layer, program Program) (Config, error) {
 		if configFile.routesOrigin != "" {
 			cfg.origins[routesKey] = configFile.routesOrigin
 		}
+		cfg.Headers = configFile.headers
+		if configFile.headersOrigin != "" {
+			cfg.origins[headersKey] = configFile.headersOrigin
+		}
 	}
 	if program.Routes != nil {
 		cfg.Routes = program.Routes
 		cfg.origins[routesKey] = "Config.Routes"
+	}
+	if program.Headers != nil {
+		cfg.Headers = *program.Headers
+		cfg.origins[headersKey] = "Config.Headers"
 	}
 	unparsed := make(map[string]bool)
 	for _, s := range table {

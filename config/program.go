@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"shardway/internal/headerrules"
+)
 
 // Program contains the settings of a program that embeds a node. They override the settings that Load
 // reads.
@@ -13,6 +17,8 @@ type Program struct {
 	Settings []ProgramSetting
 	// Routes replaces the routes of the YAML file. nil means that the routes of the file apply.
 	Routes []Route
+	// Headers replaces the header rules of the YAML file. nil means that those of the file apply.
+	Headers *headerrules.Config
 	// Args and Environ are the command line and the environment for Load. nil means none.
 	Args, Environ []string
 	// Read reads the YAML file that Args, Environ or the setting config in Settings names.

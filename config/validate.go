@@ -36,6 +36,7 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 			add(s.name, s.valueOf(c).check())
 		}
 	}
+	add(headersKey, c.checkHeaders(&c.Headers))
 	add(routesKey, c.checkRoutes())
 	for _, rule := range c.rules() {
 		isSkipped := skip[rule.key] || rule.comparedKey != "" && skip[rule.comparedKey]
@@ -229,6 +230,10 @@ func (c *Config) checkRoutes() *valueProblem {
 		if problem := route.checkSettings(); problem != nil {
 			return problem
 		}
+		if problem := c.checkHeaders(&route.Headers); problem != nil {
+			problem.message = strconv.Quote(route.Prefix) + ": headers: " + problem.message
+			return problem
+		}
 	}
 	_, err := keysource.NewPrefixes(prefixes)
 	return problemOf(err)
@@ -305,7 +310,9 @@ func (c *Config) KeyRoutes() []keysource.Route {
 }
 
 // hasSettings reports whether the route has settings other than key sources.
-func (r *Route) hasSettings() bool { return r.KeyLimit != "" || r.FirstByteTimeout != "" }
+func (r *Route) hasSettings() bool {
+	return r.KeyLimit != "" || r.FirstByteTimeout != "" || !r.Headers.IsEmpty()
+}
 
 // HasRouteSettings reports whether any route has settings other than key sources.
 func (c *Config) HasRouteSettings() bool {

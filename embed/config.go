@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"shardway/internal/headerrules"
 )
 
 // Config contains the settings of a node. They have the names of the flags of `shardway run`,
@@ -74,6 +76,7 @@ type Config struct {
 
 	Key                     []string
 	Routes                  []Route
+	Headers                 HeaderRules // in addition to those of Routes; empty means those of File
 	OnMissingKey            string
 	Cookie                  string // attributes of the cookie of OnMissingKey "cookie", like "name=app-key; max-age=720h"
 	TrustedProxies          []netip.Prefix
@@ -125,4 +128,15 @@ type Route struct {
 	// KeyLimit and FirstByteTimeout replace the settings for the path, in the syntax of the flags. Empty
 	// means the value of a shorter prefix, or of the setting.
 	KeyLimit, FirstByteTimeout string
+	// Headers contains header rules, in addition to those of shorter prefixes and of Config.Headers.
+	Headers HeaderRules
 }
+
+// HeaderRules contains rules for the header fields of requests to the handler and of its responses.
+type HeaderRules = headerrules.Config
+
+// HeaderFields is the part of HeaderRules for one direction.
+type HeaderFields = headerrules.Rules
+
+// HeaderField is a header field.
+type HeaderField = headerrules.Field

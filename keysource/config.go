@@ -206,3 +206,38 @@ func ParseConfig(text string) (Config, error) {
 	}
 	return config, nil
 }
+
+// Fields returns the names of the header fields that decide the key of a request. They may be there
+// several times.
+func (c Config) Fields() []string {
+	var fields []string
+	if c.Missing == MissingCookie {
+		fields = append(fields, "Cookie")
+	}
+	for _, text := range allSources(c.Spec) {
+		source, err := Parse(text)
+		if err != nil {
+			continue
+		}
+		if source.ReadsBody() {
+			fields = append(fields, "Content-Type", "Content-Encoding")
+		}
+		for _, single := range source.Single() {
+			fields = append(fields, single.field())
+		}
+	}
+	return slices.DeleteFunc(fields, func(name string) bool { return name == "" })
+}
+
+// field returns the name of the header field that a source reads, or an empty text.
+func (s Source) field() string {
+	switch {
+	case s.Kind == Header, s.Kind == Wrap && s.Wrapped == Header:
+		return s.Name
+	case s.Kind == Cookie, s.Kind == Wrap, s.Kind == JWT && s.Token.Kind == InCookie:
+		return "Cookie"
+	case s.Kind == JWT && s.Token.Kind == InAuthorization:
+		return "Authorization"
+	}
+	return ""
+}

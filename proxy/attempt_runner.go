@@ -94,6 +94,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app without the shard has no state to hold
 		runner.reportHold(res, attempt.epoch)
 	}
+	runner.applyResponseRules(attempt.route.Kind, res)
 	switch {
 	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
 		return runner.retrier.decideAfterRefusal(attempt)

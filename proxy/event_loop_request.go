@@ -109,7 +109,7 @@ func (c *client) startAttempt() bool {
 // has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
 	req := &c.req
-	if !req.KeepAlive() || c.isDraining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.writesAccessLog() || c.settings.limitsKeys() {
+	if !req.KeepAlive() || c.isDraining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.writesAccessLog() || c.settings.limitsKeys() || c.settings.defaultRoute.changesHeaders() {
 		return false
 	}
 	if c.settings.ProbePath != "" && string(req.Path()) == c.settings.ProbePath || c.isHookPath() {

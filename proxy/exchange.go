@@ -40,7 +40,8 @@ type exchange struct {
 	// Attempts so far. tries counts the attempts after which the request may have run, including
 	// attempts at other nodes.
 
-	lastRoute          route.Kind // route of the last attempt; zero means no attempt
+	route              *routeSettings // settings for the path, if this node is the owner; nil means that no attempt needed them yet
+	lastRoute          route.Kind     // route of the last attempt; zero means no attempt
 	tries              int
 	reusedConnAttempts int               // tries on a connection that had carried other requests
 	responsesBegun     int               // tries that received a response header

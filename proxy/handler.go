@@ -116,6 +116,7 @@ func (hc *handlerConn) ResponseReady(res *h1.Response) {
 	if res.Has(h1.FieldShardwayHold) {
 		hc.runner.reportHold(res, hc.attempt.epoch)
 	}
+	hc.runner.applyResponseRules(hc.attempt.route.Kind, res)
 	server.appSilence.RecordResponse(server.clock.Now())
 }
 

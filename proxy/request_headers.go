@@ -48,6 +48,9 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 		dst = rw.appendAtOwner(dst, edit, attempt)
 	}
 	dst = rw.appendSession(dst)
+	if found := rw.exchange.route; found != nil && found.requestHeaders != nil && attempt.route.Kind == route.Local {
+		dst = rw.applyRules(dst, edit, found.requestHeaders)
+	}
 	rw.extraLines, edit.Extra = dst, dst
 	if attempt.conn.InProcess {
 		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler

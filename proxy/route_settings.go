@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"hash/fnv"
+	"slices"
 	"time"
 
+	"shardway/internal/headerrules"
 	"shardway/keysource"
 	"shardway/proxy/keylimit"
 )
@@ -18,6 +20,8 @@ type Route struct {
 	// FirstByteTimeout replaces Settings.FirstByteTimeout. Zero means the value of the next shorter
 	// prefix, or of the Settings. A negative value means no limit.
 	FirstByteTimeout time.Duration
+	// Headers contains header rules, in addition to those of shorter prefixes and of the Settings.
+	Headers headerrules.Config
 }
 
 // routeSettings contains the settings that apply to a request, after inheritance.
@@ -25,6 +29,8 @@ type routeSettings struct {
 	keyLimit         keylimit.Limit
 	limitScope       uint64        // the same for all requests of a key that share buckets
 	firstByteTimeout time.Duration // zero means that of the Settings
+
+	requestHeaders, responseHeaders *headerrules.Edit // nil means no changes
 }
 
 // routeTable maps paths to routeSettings. It does not change.
@@ -36,7 +42,7 @@ type routeTable struct {
 
 // newRouteTable returns the table of the routes. It returns nil if there are none, and ignores routes with
 // an invalid prefix, because the configuration was validated before.
-func newRouteTable(routes []Route, keyLimit keylimit.Limit) *routeTable {
+func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules.Config) *routeTable {
 	if len(routes) == 0 {
 		return nil
 	}
@@ -48,9 +54,10 @@ func newRouteTable(routes []Route, keyLimit keylimit.Limit) *routeTable {
 	if err != nil {
 		return nil
 	}
-	table := &routeTable{prefixes: prefixes, defaults: routeSettings{keyLimit: keyLimit}, settings: make([]routeSettings, len(routes))}
+	table := &routeTable{prefixes: prefixes, defaults: *defaults, settings: make([]routeSettings, len(routes))}
 	for i := range routes {
 		table.settings[i] = table.inherit(routes, i)
+		table.settings[i].setHeaders(table.headersOf(routes, i, headers)...)
 	}
 	return table
 }
@@ -69,6 +76,29 @@ func (table *routeTable) inherit(routes []Route, index int) routeSettings {
 		}
 	}
 	return result
+}
+
+// headersOf returns the header rules that apply to the route with the given index, the general ones first.
+func (table *routeTable) headersOf(routes []Route, index int, general *headerrules.Config) []*headerrules.Config {
+	levels := []*headerrules.Config{general}
+	for enclosing := range table.prefixes.Enclosing(index) {
+		levels = slices.Insert(levels, 1, &routes[enclosing].Headers) // the longest prefix comes first
+	}
+	return levels
+}
+
+// setHeaders sets the header rules, which apply one after the other.
+func (settings *routeSettings) setHeaders(levels ...*headerrules.Config) {
+	requests, responses := make([]*headerrules.Rules, len(levels)), make([]*headerrules.Rules, len(levels))
+	for i, level := range levels {
+		requests[i], responses[i] = &level.Request, &level.Response
+	}
+	settings.requestHeaders, settings.responseHeaders = headerrules.Compile(requests...), headerrules.Compile(responses...)
+}
+
+// changesHeaders reports whether there are header rules.
+func (settings *routeSettings) changesHeaders() bool {
+	return settings.requestHeaders != nil || settings.responseHeaders != nil
 }
 
 // scopeOf returns the limitScope of a prefix. It is the same after a reload.

@@ -180,6 +180,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if !unambiguous {
 		return fail(problem.BadRequest, detailAmbiguousRoute)
 	}
+	router.exchange.route = route
 	if route.firstByteTimeout != 0 {
 		router.firstByteTimeout.Store(int64(route.firstByteTimeout))
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"shardway/internal/headerrules"
 	"shardway/keysource"
 	"shardway/proxy/accesslog"
 	"shardway/proxy/forwarded"
@@ -77,6 +78,8 @@ type Settings struct {
 	// KeyLimit limits the requests of each key, if this node is the owner of its shard. A request
 	// beyond it receives 429. The zero value means no limit.
 	KeyLimit keylimit.Limit
+	// Headers contains rules for header fields of requests to the app and of its responses.
+	Headers headerrules.Config
 	// Routes contains settings for requests below path prefixes. The longest matching prefix applies.
 	// While there are any, requests with an ambiguous path receive 400.
 	Routes []Route
@@ -123,8 +126,9 @@ func (settings Settings) withDefaults() *Settings {
 	settings.ConnectTimeout = cmp.Or(settings.ConnectTimeout, 2*time.Second)
 	settings.FirstByteTimeout = cmp.Or(settings.FirstByteTimeout, 5*time.Minute)
 	settings.UpstreamIdleTimeout = cmp.Or(settings.UpstreamIdleTimeout, 10*time.Minute)
-	settings.routes = newRouteTable(settings.Routes, settings.KeyLimit)
 	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit}
+	settings.defaultRoute.setHeaders(&settings.Headers)
+	settings.routes = newRouteTable(settings.Routes, &settings.defaultRoute, &settings.Headers)
 	if settings.Keys == nil {
 		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
 	}

@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":         {"internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
-		"config":            {"shardmap", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
+		"config":            {"shardmap", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
 		"queue":     {"internal/linkedlist"},
 		"diagnosis": {},
@@ -54,7 +54,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":     {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":       {},
 		"proxy/wsession":      {"shardmap"},
-		"proxy":               {"keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
+		"proxy":               {"internal/headerrules", "keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
 		"proxy/cachecontrol":  {"proxy/h1"},
 		"proxy/backoff":       {"queue"},
 		"proxy/metrics":       {"proxy/keylimit", "internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -119,9 +119,10 @@ func allowed() map[string][]string {
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/process":     {"shardmap", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
-		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
+		"embed": {"internal/headerrules", "ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
 		"internal/execcommand":  {},
+		"internal/headerrules":  {"internal/valueerr"},
 		"internal/procguard":    {},
 		"internal/address":      {"internal/valueerr"},
 		"internal/timingrules":  {},

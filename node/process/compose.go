@@ -267,6 +267,7 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	}
 	return proxy.Settings{
 		Routes: routes,
+		Headers: conf.Headers,
 		Keys:   keys, StickyCookie: cookie, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
 		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight, KeyLimit: keyLimit,
@@ -283,7 +284,7 @@ func proxyRoutes(conf *config.Config) ([]proxy.Route, error) {
 	routes := make([]proxy.Route, len(conf.Routes))
 	for i := range conf.Routes {
 		route := &conf.Routes[i]
-		routes[i].Prefix = route.Prefix
+		routes[i].Prefix, routes[i].Headers = route.Prefix, route.Headers
 		if limit, isSet := route.FirstByteLimit(); isSet {
 			routes[i].FirstByteTimeout = unlimitedIfZero(limit)
 		}

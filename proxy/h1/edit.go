@@ -9,7 +9,7 @@ type Edit struct {
 	// Extra contains complete header lines to append, each ending in CRLF. They are not validated.
 	Extra []byte
 	// Replace contains new values of header lines, in the order of the lines. A line that is removed
-	// stays removed. A replaced line must not be a Host or a framing field.
+	// stays removed. A replaced or removed line must not be a Host or a framing field.
 	Replace []FieldValue
 	// Host replaces the Host of the request. Empty means that the original Host is kept, or that an
 	// empty one is added.
@@ -35,10 +35,11 @@ type Edit struct {
 	DropExpect bool
 }
 
-// FieldValue is a new value of one header line.
+// FieldValue is a new value of one header line, or the removal of the line.
 type FieldValue struct {
-	Line  int // index of the line, as in Header.Field
-	Value []byte
+	Line   int // index of the line, as in Header.Field
+	Value  []byte
+	Remove bool // the line is removed, and Value has no effect
 }
 
 // replacedLen returns the length of the replaced values.

@@ -130,7 +130,7 @@ func (p *headerPass) putLines() {
 		fieldLine := &h.lines[replacement.Line]
 		p.putLineRange(h.lines[next:replacement.Line], unwritten, fieldLine.start)
 		next, unwritten = replacement.Line+1, fieldLine.next
-		if !fieldLine.notForwarded && !p.drop.Has(fieldLine.field) {
+		if !replacement.Remove && !fieldLine.notForwarded && !p.drop.Has(fieldLine.field) {
 			p.buf = append(p.buf, h.nameOf(fieldLine)...)
 			p.putField(": ", replacement.Value)
 		}

@@ -1,0 +1,87 @@
+package headerrules
+
+import "slices"
+
+// Edit is the effect of one or more Rules. nil changes nothing.
+type Edit struct {
+	removed  []string // normal names of the fields to remove
+	addition []byte   // complete header lines to add
+}
+
+// Compile returns the effect of rules that apply one after the other. It returns nil if they change
+// nothing. The rules must have passed Check. A rule for X-User also removes spellings such as X_User,
+// because an app may not distinguish them.
+func Compile(levels ...*Rules) *Edit {
+	edit := &Edit{}
+	var added []Field
+	for _, rules := range levels {
+		for _, name := range rules.names() {
+			added = slices.DeleteFunc(added, func(field Field) bool { return hasNormalName(field.Name, name) })
+			if !slices.Contains(edit.removed, name) {
+				edit.removed = append(edit.removed, name)
+			}
+		}
+		added = append(append(added, rules.Set...), rules.Add...)
+	}
+	for _, field := range added {
+		edit.addition = append(edit.addition, field.Name+": "+field.Value+"\r\n"...)
+	}
+	if len(edit.removed) == 0 && len(edit.addition) == 0 {
+		return nil
+	}
+	return edit
+}
+
+// names returns the normal names of the fields that the rules remove or replace.
+func (r *Rules) names() []string {
+	var names []string
+	for _, name := range r.Remove {
+		names = append(names, normalize(name))
+	}
+	for _, field := range r.Set {
+		names = append(names, normalize(field.Name))
+	}
+	return names
+}
+
+// RemovesAny reports whether the edit may remove fields.
+func (e *Edit) RemovesAny() bool { return e != nil && len(e.removed) > 0 }
+
+// Removes reports whether the edit removes fields with this name.
+func (e *Edit) Removes(name []byte) bool {
+	for _, removed := range e.removed {
+		if hasNormalName(string(name), removed) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasNormalName reports whether normal is the result of normalize for a name. It allocates nothing.
+func hasNormalName(name, normal string) bool {
+	if len(name) != len(normal) {
+		return false
+	}
+	for i := range len(name) {
+		char := name[i]
+		if char >= 'A' && char <= 'Z' {
+			char += 'a' - 'A'
+		}
+		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z'
+		if !isAlphanumeric {
+			char = '-'
+		}
+		if char != normal[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Lines returns the complete header lines to add.
+func (e *Edit) Lines() []byte {
+	if e == nil {
+		return nil
+	}
+	return e.addition
+}

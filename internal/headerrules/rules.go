@@ -1,0 +1,171 @@
+package headerrules
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"shardway/internal/valueerr"
+)
+
+// Field is a header field.
+type Field struct{ Name, Value string }
+
+// Rules changes the header fields of a message. First it removes the fields of Remove and Set, and then it
+// adds those of Set and Add. The zero value changes nothing.
+type Rules struct {
+	Set    []Field  // fields that replace all fields of the same name
+	Add    []Field  // further fields
+	Remove []string // names of fields
+}
+
+// Direction is the kind of the messages that Rules change.
+type Direction uint8
+
+// The directions.
+const (
+	Request  Direction = iota // to the app
+	Response                  // from the app
+)
+
+// MaxSize is the maximum size of all fields of one Rules, in bytes.
+const MaxSize = 8 << 10
+
+// IsEmpty reports whether the rules change nothing.
+func (r *Rules) IsEmpty() bool { return len(r.Set)+len(r.Add)+len(r.Remove) == 0 }
+
+// Equal reports whether two Rules are the same.
+func (r *Rules) Equal(other *Rules) bool {
+	return slices.Equal(r.Set, other.Set) && slices.Equal(r.Add, other.Add) && slices.Equal(r.Remove, other.Remove)
+}
+
+// String returns the rules as text, for example "set Server: x; remove X-Debug".
+func (r *Rules) String() string {
+	var parts []string
+	for _, name := range r.Remove {
+		parts = append(parts, "remove "+name)
+	}
+	for _, field := range r.Set {
+		parts = append(parts, "set "+field.Name+": "+field.Value)
+	}
+	for _, field := range r.Add {
+		parts = append(parts, "add "+field.Name+": "+field.Value)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Check returns the first mistake in the rules, as a *valueerr.Error whose Key is set, add or remove. For
+// requests, keyFields contains the fields from which the key of a request may be read.
+func (r *Rules) Check(direction Direction, keyFields []string) error {
+	size := 0
+	var changed []string
+	for _, field := range r.Set {
+		if slices.ContainsFunc(changed, func(other string) bool { return normalize(other) == normalize(field.Name) }) {
+			return &valueerr.Error{Key: "set", Value: field.Name, Wrong: "it sets " + field.Name + " twice", Remedy: "keep one of them, or use add"}
+		}
+		changed = append(changed, field.Name)
+		if err := checkField("set", field, direction, keyFields); err != nil {
+			return err
+		}
+		size += len(field.Name) + len(field.Value)
+	}
+	for _, field := range r.Add {
+		if err := checkField("add", field, direction, keyFields); err != nil {
+			return err
+		}
+		size += len(field.Name) + len(field.Value)
+	}
+	for _, name := range r.Remove {
+		if slices.ContainsFunc(changed, func(other string) bool { return normalize(other) == normalize(name) }) {
+			return &valueerr.Error{Key: "remove", Value: name, Wrong: "set replaces " + name + " already", Remedy: "keep one of them"}
+		}
+		if err := checkName("remove", name, direction); err != nil {
+			return err
+		}
+		size += len(name)
+	}
+	if size > MaxSize {
+		return &valueerr.Error{Key: "set", Value: "…", Wrong: "the fields have " + strconv.Itoa(size) + " bytes, more than " + strconv.Itoa(MaxSize), Remedy: "use fewer or shorter fields"}
+	}
+	return nil
+}
+
+// checkField checks a field that a rule of the given kind adds.
+func checkField(kind string, field Field, direction Direction, keyFields []string) error {
+	if err := checkName(kind, field.Name, direction); err != nil {
+		return err
+	}
+	isKeyField := slices.ContainsFunc(keyFields, func(name string) bool { return normalize(name) == normalize(field.Name) })
+	if direction == Request && isKeyField {
+		return &valueerr.Error{
+			Key: kind, Value: field.Name, Wrong: "a key source reads " + field.Name + ", so the app would read another key than Shardway",
+			Remedy: "use another field, or let the app read Shardway-Key",
+		}
+	}
+	if !isFieldValue(field.Value) {
+		return &valueerr.Error{
+			Key: kind, Value: field.Value, Wrong: "not the value of a header field (RFC 9110, section 5.5)",
+			Remedy: "use visible ASCII, spaces and tabs, without a space at an end",
+		}
+	}
+	return nil
+}
+
+// checkName checks the name of a field that a rule of the given kind changes.
+func checkName(kind, name string, direction Direction) error {
+	if !isToken(name) {
+		return &valueerr.Error{Key: kind, Value: name, Wrong: "not the name of a header field (RFC 9110, section 5.1)", Remedy: "use letters, digits and hyphens, such as X-Frame-Options"}
+	}
+	if isReserved(normalize(name), direction) {
+		return &valueerr.Error{Key: kind, Value: name, Wrong: "HTTP or Shardway itself needs the field " + name, Remedy: "remove the rule"}
+	}
+	return nil
+}
+
+// isReserved reports whether no rule may change a field, because it frames the message, controls the
+// connection, or is a field of Shardway. normal is the result of normalize: apps may take a spelling such
+// as Content_Length for the field.
+func isReserved(normal string, direction Direction) bool {
+	if strings.HasPrefix(normal, "shardway-") || strings.HasPrefix(normal, "sec-websocket-") {
+		return true
+	}
+	reserved := []string{
+		"connection", "content-length", "date", "expect", "host", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via",
+	}
+	if direction == Request {
+		reserved = append(reserved, "forwarded", "last-event-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id")
+	}
+	return slices.Contains(reserved, normal)
+}
+
+// normalize returns a name in lower case, in which each byte that is neither a letter nor a digit is a
+// hyphen. Apps may not distinguish fields with the same normal name.
+func normalize(name string) string {
+	return strings.Map(func(char rune) rune {
+		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z'
+		if isAlphanumeric {
+			return char
+		}
+		return '-'
+	}, strings.ToLower(name))
+}
+
+// isToken reports whether text is a token (RFC 9110, section 5.6.2).
+func isToken(text string) bool {
+	for i := range len(text) {
+		char := text[i]
+		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z'
+		if !isAlphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(char)) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isFieldValue reports whether text is a field value of visible ASCII, spaces and tabs.
+func isFieldValue(text string) bool {
+	if strings.Trim(text, " \t") != text {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(char rune) bool { return char != '\t' && (char < ' ' || char > '~') })
+}

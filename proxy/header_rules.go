@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"net/http"
+
+	"shardway/internal/headerrules"
+	"shardway/proxy/h1"
+	"shardway/proxy/route"
+)
+
+// The node whose app serves a request applies the header rules: to the request in the form in which this
+// node has received it, and to the response before it uses the response itself. So a request that several
+// nodes forward is changed once, and each attempt begins with the original request. The rules do not
+// affect the key, which the ingress has found before.
+
+// applyRules adds the changes of rules to the header of a request for the app. It appends the new lines to
+// dst.
+func (rw requestWriter) applyRules(dst []byte, edit *h1.Edit, rules *headerrules.Edit) []byte {
+	if rules.RemovesAny() {
+		edit.Replace = removeFields(&rw.req.Header, edit.Replace, rules)
+	}
+	return append(dst, rules.Lines()...)
+}
+
+// removeFields returns replaced, in the order of the lines, with the removal of the fields that rules
+// remove.
+func removeFields(header *h1.Header, replaced []h1.FieldValue, rules *headerrules.Edit) []h1.FieldValue {
+	var result []h1.FieldValue
+	for i := range header.NumFields() {
+		isReplaced := len(replaced) > 0 && replaced[0].Line == i
+		name, _ := header.Field(i)
+		switch {
+		case rules.Removes(name):
+			result = append(result, h1.FieldValue{Line: i, Remove: true})
+		case isReplaced:
+			result = append(result, replaced[0])
+		}
+		if isReplaced {
+			replaced = replaced[1:]
+		}
+	}
+	return result
+}
+
+// applyResponseRules changes the header of a final response of the app of this node. A 101 response stays
+// unchanged, because it begins another protocol.
+func (state *requestState) applyResponseRules(kind route.Kind, res *h1.Response) {
+	found := state.exchange.route
+	if found == nil || found.responseHeaders == nil || kind != route.Local || res.Status() == http.StatusSwitchingProtocols {
+		return
+	}
+	rules := found.responseHeaders
+	if rules.RemovesAny() {
+		res.EditFields(rules.Removes, rules.Lines())
+	} else {
+		res.EditFields(nil, rules.Lines())
+	}
+}

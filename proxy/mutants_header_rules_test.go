@@ -1,0 +1,31 @@
+package proxy_test
+
+// mutantsOfHeaderRules returns the mutants of the rules for header fields.
+func mutantsOfHeaderRules() []mutant {
+	return []mutant{
+		{
+			rule: "only the node of the app changes a request", found: "TestReroutedRequestIsChangedOnce",
+			edits: in("proxy.requestWriter.writeHeader", "found.requestHeaders != nil && attempt.route.Kind == route.Local", "found.requestHeaders != nil && (PLANTED || attempt.route.Kind == route.Local)"),
+		},
+		{
+			rule: "only the node of the app changes a response", found: "TestReroutedRequestIsChangedOnce",
+			edits: in("proxy.requestState.applyResponseRules", "kind != route.Local ||", "!PLANTED && kind != route.Local ||"),
+		},
+		{
+			rule: "a 101 response begins another protocol", found: "TestWebSocketObeysHeaderRules",
+			edits: in("proxy.requestState.applyResponseRules", "|| res.Status() == http.StatusSwitchingProtocols", "|| !PLANTED && res.Status() == http.StatusSwitchingProtocols"),
+		},
+		{
+			rule: "an app may take another spelling for a removed field", found: "TestHeaderRulesApplyOnce",
+			edits: in("internal/headerrules.hasNormalName", "if !isAlphanumeric {", "if !isAlphanumeric && !PLANTED {"),
+		},
+		{
+			rule: "a rule removes no suffix of another cookie", found: "TestHeaderRulesAndSuffixes",
+			edits: in("proxy.removeFields", "result = append(result, replaced[0])", "if !PLANTED {\n\t\t\t\tresult = append(result, replaced[0])\n\t\t\t}"),
+		},
+		{
+			rule: "an event loop changes no headers", found: "TestEventLoopObeysHeaderRules",
+			edits: in("proxy.client.isLoopable", "|| c.settings.defaultRoute.changesHeaders()", "|| !PLANTED && c.settings.defaultRoute.changesHeaders()"),
+		},
+	}
+}
