@@ -81,9 +81,9 @@ type Route struct {
 	// Keys are the key sources, tried in order. Empty means those of the next shorter prefix, or of the
 	// setting key.
 	Keys []string
-	// KeyLimit and FirstByteTimeout replace the settings of the same name. Empty means the value of the
+	// KeyLimit and the timeouts replace the settings of the same name. Empty means the value of the
 	// next shorter prefix, or of the setting.
-	KeyLimit, FirstByteTimeout string
+	KeyLimit, FirstByteTimeout, TotalTimeout string
 	// Headers contains header rules, in addition to those of shorter prefixes and of the setting
 	// headers.
 	Headers headerrules.Config
@@ -234,6 +234,7 @@ type Config struct {
 	ConnectTimeout      time.Duration
 	FirstByteTimeout    time.Duration // zero means no limit
 	UpstreamIdleTimeout time.Duration // zero means no limit
+	TotalTimeout        time.Duration // zero means no limit
 
 	SecretFile  string // file with the secrets of the cluster; empty means no protection between nodes
 	TLSCA       string // certificates for the peer port: all three or none

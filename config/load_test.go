@@ -180,7 +180,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "raft-timeout": "1s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "websocket-resume-timeout": "30s", "websockets": "close", "restart-grace": "2s", "on-shutdown": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
 		"max-header-bytes": "4KiB", "max-header-bytes-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "header-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
-		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
+		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "total-timeout": "3m", "insecure": "true", "log-level": "warn", "log-format": "json",
 		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
 		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",
 		"tls-cert": "/tc", "tls-key": "/tk", "lame-duck": "3s", "access-log": "/a.log", "access-log-keys": "true", "access-log-query": "true", "disable": "parking,splice",

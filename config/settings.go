@@ -329,6 +329,10 @@ func limitSettings() []setting {
 			func(c *Config) settingValue {
 				return durationValue{&c.FirstByteTimeout, 10 * time.Millisecond, 24 * time.Hour, true}
 			}).asReloadable(),
+		newSetting("total-timeout", "DURATION", "off", "maximum time from the headers of a request to the end of its response, without WebSockets and event streams",
+			func(c *Config) settingValue {
+				return durationValue{&c.TotalTimeout, 10 * time.Millisecond, 24 * time.Hour, true}
+			}).asReloadable(),
 		newSetting("upstream-idle-timeout", "DURATION", "10m", "maximum time without data within a response of the app",
 			func(c *Config) settingValue {
 				return durationValue{&c.UpstreamIdleTimeout, 10 * time.Millisecond, 24 * time.Hour, true}

@@ -239,13 +239,16 @@ func (c *Config) checkRoutes() *valueProblem {
 	return problemOf(err)
 }
 
-// checkSettings checks the settings of a route other than its key sources.
+// checkSettings checks the settings of a route other than its key sources and header rules.
 func (r *Route) checkSettings() *valueProblem {
-	problem := checkKeyLimit(r.KeyLimit)
-	name := "key_limit"
-	if problem == nil && r.FirstByteTimeout != "" {
+	name, problem := "key_limit", checkKeyLimit(r.KeyLimit)
+	if problem == nil {
 		name = "first_byte_timeout"
-		_, problem = r.firstByteTimeout()
+		_, _, problem = routeTimeout(r.FirstByteTimeout)
+	}
+	if problem == nil {
+		name = "total_timeout"
+		_, _, problem = routeTimeout(r.TotalTimeout)
 	}
 	if problem != nil {
 		problem.message = strconv.Quote(r.Prefix) + ": " + name + ": " + problem.message
@@ -253,23 +256,28 @@ func (r *Route) checkSettings() *valueProblem {
 	return problem
 }
 
-// firstByteTimeout parses FirstByteTimeout. Zero means off.
-func (r *Route) firstByteTimeout() (timeout time.Duration, problem *valueProblem) {
-	value := durationValue{&timeout, 10 * time.Millisecond, 24 * time.Hour, true}
-	if problem = value.set([]string{r.FirstByteTimeout}); problem == nil {
-		problem = value.check()
+// routeTimeout parses a timeout of a route. Zero means off. isSet is false if the route does not have the
+// setting.
+func routeTimeout(text string) (timeout time.Duration, isSet bool, problem *valueProblem) {
+	if text == "" {
+		return 0, false, nil
 	}
-	return timeout, problem
+	problem = parsedAndChecked(durationValue{&timeout, 10 * time.Millisecond, 24 * time.Hour, true}, text)
+	return timeout, problem == nil, problem
 }
 
 // FirstByteLimit returns the value of FirstByteTimeout; zero means no limit. isSet is false if the route
 // does not have the setting.
 func (r *Route) FirstByteLimit() (limit time.Duration, isSet bool) {
-	if r.FirstByteTimeout == "" {
-		return 0, false
-	}
-	limit, problem := r.firstByteTimeout()
-	return limit, problem == nil
+	limit, isSet, _ = routeTimeout(r.FirstByteTimeout)
+	return limit, isSet
+}
+
+// TotalLimit returns the value of TotalTimeout; zero means no limit. isSet is false if the route does
+// not have the setting.
+func (r *Route) TotalLimit() (limit time.Duration, isSet bool) {
+	limit, isSet, _ = routeTimeout(r.TotalTimeout)
+	return limit, isSet
 }
 
 // keySourceRules returns the rules about the order of the key sources.
@@ -311,7 +319,7 @@ func (c *Config) KeyRoutes() []keysource.Route {
 
 // hasSettings reports whether the route has settings other than key sources.
 func (r *Route) hasSettings() bool {
-	return r.KeyLimit != "" || r.FirstByteTimeout != "" || !r.Headers.IsEmpty()
+	return r.KeyLimit != "" || r.FirstByteTimeout != "" || r.TotalTimeout != "" || !r.Headers.IsEmpty()
 }
 
 // HasRouteSettings reports whether any route has settings other than key sources.

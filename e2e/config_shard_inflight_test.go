@@ -4,9 +4,11 @@ package e2e_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"shardway/e2e/kit/cluster"
@@ -112,6 +114,52 @@ func TestRouteSettingsAreReloaded(t *testing.T) {
 	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["routes"]`)
 	if resp := c.SendAsync(t, other, load.Request{Key: key, Path: "/once"}).Response(t); !resp.OK() {
 		t.Errorf("without the route: %d %s", resp.Status, resp.Error)
+	}
+	owner.App.Release(t, "gate")
+}
+
+// TestHeaderRulesAndTotalTimeoutAreReloaded gives a path header rules and a total timeout. They apply once to
+// requests through all nodes. SIGHUP removes them.
+func TestHeaderRulesAndTotalTimeoutAreReloaded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	const settings = "headers:\n  response: {add: {X-Added: all}}\nroutes:\n  /quick:\n    total_timeout: 300ms\n    headers: {response: {add: {X-Added: route}}}\n"
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 2, "--config", file)
+	owner, other := c.Nodes()[0], c.Nodes()[1]
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	added := func(node *cluster.Node, path string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node.Addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Shard-Key", key)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s through %s: %s", path, node.ID, resp.Status)
+		}
+		return strings.Join(resp.Header.Values("X-Added"), ",")
+	}
+	for _, node := range c.Nodes() {
+		for path, want := range map[string]string{"/": "all", "/quick": "all,route"} {
+			if got := added(node, path); got != want {
+				t.Errorf("%s through %s: the rules added %q, want %q", path, node.ID, got, want)
+			}
+		}
+		hang := map[string]string{"App-Hang": "gate"}
+		if resp := c.SendAsync(t, node, load.Request{Key: key, Path: "/quick", Header: hang}).Response(t); resp.Status != 504 || resp.Error != "upstream-timeout" {
+			t.Errorf("a request that hangs, through %s: %d %s, want 504 upstream-timeout", node.ID, resp.Status, resp.Error)
+		}
+	}
+	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["routes","headers"]`)
+	if got := added(other, "/quick"); got != "" {
+		t.Errorf("without rules: %q", got)
 	}
 	owner.App.Release(t, "gate")
 }

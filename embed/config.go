@@ -108,6 +108,7 @@ type Config struct {
 	MinBodyRate                                    int64
 	ConnectTimeout                                 time.Duration // of other nodes
 	FirstByteTimeout                               time.Duration // limit for the handler
+	TotalTimeout                                   time.Duration // of whole requests, without WebSockets and event streams
 	UpstreamIdleTimeout                            time.Duration // of responses of other nodes
 	SecretFile                                     string
 	TLSCA, TLSNodeCert, TLSNodeKey                 string
@@ -125,9 +126,9 @@ type Config struct {
 type Route struct {
 	Prefix string
 	Key    []string // empty means those of a shorter prefix, or of Config.Keys
-	// KeyLimit and FirstByteTimeout replace the settings for the path, in the syntax of the flags. Empty
+	// KeyLimit and the timeouts replace the settings for the path, in the syntax of the flags. Empty
 	// means the value of a shorter prefix, or of the setting.
-	KeyLimit, FirstByteTimeout string
+	KeyLimit, FirstByteTimeout, TotalTimeout string
 	// Headers contains header rules, in addition to those of shorter prefixes and of Config.Headers.
 	Headers HeaderRules
 }

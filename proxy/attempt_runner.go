@@ -135,6 +135,7 @@ func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
 // processUpgrade handles a 101 response, and runs the tunnel or starts the relay of a WebSocket.
 func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
 	runner.exchange.leaveQueue()
+	runner.endTotalTimeout()
 	if !runner.relay.relayUpgrade(attempt) {
 		return runner.retrier.decideAfterBreak(attempt, nil)
 	}

@@ -46,6 +46,8 @@ type requestState struct {
 	// duration from another node is being forwarded. Zero means none, or that the response already
 	// counts as slow.
 	slowResponse atomic.Uint64
+	// totalDeadline is the end of the TotalTimeout of the request, by the clock. Zero means no limit.
+	totalDeadline atomic.Int64
 	// escaped means that other goroutines may have a reference to the client without using
 	// Server.conns. Therefore its memory is not reused.
 	escaped bool

@@ -129,6 +129,7 @@ func (hc *handlerConn) RejectsRequest(res *h1.Response) bool {
 func (hc *handlerConn) BeginResponse(res *h1.Response) *h1.Writer {
 	hc.runner.exchange.leaveQueue()
 	if eventrelay.IsEvents(res) {
+		hc.runner.endTotalTimeout()
 		hc.runner.admission.leaveKey()
 	}
 	hc.runner.reply.recordResponse(res)

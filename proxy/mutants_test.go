@@ -30,7 +30,7 @@ func mutants() []mutant {
 	return slices.Concat(
 		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
 		mutantsOfMuxRules(), mutantsOfFirstMessages(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfWrap(), mutantsOfKeys(), mutantsOfBodyKeys(), mutantsOfReroutes(),
-		mutantsOfShardQueues(), mutantsOfInstances(), mutantsOfHeaderRules(),
+		mutantsOfShardQueues(), mutantsOfInstances(), mutantsOfHeaderRules(), mutantsOfTotalTimeouts(),
 	)
 }
 

@@ -139,10 +139,11 @@ func (result *decision) requiresNewerEpochs(table *route.Table) bool {
 	return result.committed > table.Committed() || result.proposed > table.Proposed()
 }
 
-// timeLeft returns the remaining part of QueueWait. The first call starts it.
+// timeLeft returns the remaining part of QueueWait, but not more than that of TotalTimeout. The first
+// call starts QueueWait.
 func (wait *requestWait) timeLeft(now time.Time) time.Duration {
 	if wait.exchange.deadline.IsZero() {
-		wait.exchange.deadline = now.Add(wait.server.options.QueueWait)
+		wait.exchange.deadline = wait.limitByTotalTimeout(now.Add(wait.server.options.QueueWait))
 	}
 	return wait.exchange.deadline.Sub(now)
 }

@@ -97,6 +97,7 @@ func (rr *responseRelay) copyEvents(attempt *attempt, writer *h1.Writer, isConti
 // beginEventStream prepares for an event stream. It returns false if the run was cancelled. At the
 // owner, the connection then counts as a stream instead of an ordinary upstream connection.
 func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
+	rr.endTotalTimeout()
 	if !rr.slot.SetFlags(rr.startEventStream(attempt)) {
 		rr.cancelEvents()
 		return false

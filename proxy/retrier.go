@@ -100,6 +100,8 @@ func (retry *retrier) decideAfterBreak(attempt *attempt, err error) decision {
 		return retry.decideAfterDrainTimeout(attempt)
 	case cancelCause == cause.Leaving:
 		return retry.closeLongPoll()
+	case cancelCause == cause.TotalTimeout:
+		return fail(problem.UpstreamTimeout, "the request took longer than the total timeout (--total-timeout, or total_timeout of its route): it may have run")
 	case cancelCause == cause.Timeout:
 		return fail(problem.UpstreamTimeout, "the app did not respond in time: the request may have run")
 	}

@@ -10,7 +10,8 @@ import (
 	"shardway/proxy/keylimit"
 )
 
-// Route contains settings for requests below a path prefix. The owner of a shard applies them.
+// Route contains settings for requests below a path prefix. The owner of a shard applies them, except
+// TotalTimeout, which the node of the client applies.
 type Route struct {
 	// Prefix is the path prefix, in the syntax of package keysource.
 	Prefix string
@@ -20,6 +21,9 @@ type Route struct {
 	// FirstByteTimeout replaces Settings.FirstByteTimeout. Zero means the value of the next shorter
 	// prefix, or of the Settings. A negative value means no limit.
 	FirstByteTimeout time.Duration
+	// TotalTimeout replaces Settings.TotalTimeout. Zero means the value of the next shorter prefix, or
+	// of the Settings. A negative value means no limit.
+	TotalTimeout time.Duration
 	// Headers contains header rules, in addition to those of shorter prefixes and of the Settings.
 	Headers headerrules.Config
 }
@@ -29,6 +33,7 @@ type routeSettings struct {
 	keyLimit         keylimit.Limit
 	limitScope       uint64        // the same for all requests of a key that share buckets
 	firstByteTimeout time.Duration // zero means that of the Settings
+	totalTimeout     time.Duration // zero or a negative value means no limit
 
 	requestHeaders, responseHeaders *headerrules.Edit // nil means no changes
 }
@@ -65,11 +70,14 @@ func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules
 // inherit returns the settings of the route with the given index. Each setting comes from the longest
 // prefix that has it.
 func (table *routeTable) inherit(routes []Route, index int) routeSettings {
-	result, hasLimit := table.defaults, false
+	result, hasLimit, hasTimeout := table.defaults, false, false
 	for enclosing := range table.prefixes.Enclosing(index) {
 		route := &routes[enclosing]
 		if route.KeyLimit != nil && !hasLimit {
 			hasLimit, result.keyLimit, result.limitScope = true, *route.KeyLimit, scopeOf(route.Prefix)
+		}
+		if route.TotalTimeout != 0 && !hasTimeout {
+			hasTimeout, result.totalTimeout = true, route.TotalTimeout
 		}
 		if result.firstByteTimeout == 0 {
 			result.firstByteTimeout = route.FirstByteTimeout

@@ -144,6 +144,7 @@ func (c *client) beginExchange() {
 	if c.firstByteTimeout.Load() != 0 {
 		c.firstByteTimeout.Store(0)
 	}
+	c.startTotalTimeout()
 	if c.longPollStart.Load() != 0 {
 		c.longPollStart.Store(0)
 	}

@@ -101,6 +101,9 @@ type Settings struct {
 	// FirstByteTimeout limits the time from the end of the request to the first byte of the app's
 	// response. Zero means 5 minutes, and a negative value means no limit.
 	FirstByteTimeout time.Duration
+	// TotalTimeout limits the time from the header of a request of a client of this node to the end of
+	// its response. It does not apply to upgraded connections and event streams. Zero means no limit.
+	TotalTimeout time.Duration
 	// UpstreamIdleTimeout limits the wait for the next bytes of a response that has begun. Zero
 	// means 10 minutes, and a negative value means no limit. It does not apply to upgraded
 	// connections.
@@ -126,7 +129,7 @@ func (settings Settings) withDefaults() *Settings {
 	settings.ConnectTimeout = cmp.Or(settings.ConnectTimeout, 2*time.Second)
 	settings.FirstByteTimeout = cmp.Or(settings.FirstByteTimeout, 5*time.Minute)
 	settings.UpstreamIdleTimeout = cmp.Or(settings.UpstreamIdleTimeout, 10*time.Minute)
-	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit}
+	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit, totalTimeout: settings.TotalTimeout}
 	settings.defaultRoute.setHeaders(&settings.Headers)
 	settings.routes = newRouteTable(settings.Routes, &settings.defaultRoute, &settings.Headers)
 	if settings.Keys == nil {

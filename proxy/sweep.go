@@ -182,6 +182,9 @@ func (sweeper *sweeper) sweepRun(c *client, table *route.Table, settings *Settin
 	if current.Kind == route.Remote && sweeper.sweepPath(c, current, now) {
 		return
 	}
+	if sweeper.sweepTotalTimeout(c, current, now) {
+		return
+	}
 	sweeper.sweepLongResponse(c, current, now)
 	if awaitsLocalApp(c, current) {
 		sweeper.countWaiting(c, current)
@@ -250,6 +253,20 @@ func (sweeper *sweeper) sweepDeadline(c *client, current inflight.Run, table *ro
 	if hasTimeout && now-c.runSeenAt > timeout {
 		cancelBeforeResponse(&c.slot, current, cause.Timeout, sweeper.metrics)
 	}
+}
+
+// sweepTotalTimeout cancels a run whose request has lasted longer than TotalTimeout, and reports
+// whether the time is over. If the response has begun, this aborts the connection of the client.
+func (sweeper *sweeper) sweepTotalTimeout(c *client, current inflight.Run, now time.Duration) (isOver bool) {
+	const exempt = inflight.Tunnel | inflight.WebSocket | inflight.Events
+	deadline := time.Duration(c.totalDeadline.Load()) // loaded after current, so it is not that of an earlier request
+	if deadline == 0 || now <= deadline || current.Has(exempt) {
+		return false
+	}
+	cancelMatching(&c.slot, current, cause.TotalTimeout, sweeper.metrics, func(latest inflight.Run) bool {
+		return latest.Number == current.Number && !latest.Has(exempt)
+	})
+	return true
 }
 
 // sweepPath checks the network path of a run to its owner. If the path is dead, it cancels the run

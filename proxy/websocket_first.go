@@ -31,6 +31,7 @@ func (c *client) findKeyInMessage(protocols []string) bool {
 		c.finishAccepted()
 		return false
 	}
+	c.endTotalTimeout()
 	c.keys.FirstMessage = c.exchange.accepted.Message
 	isKnown := c.findKey()
 	result := wsession.FirstHasKey

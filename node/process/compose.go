@@ -266,13 +266,13 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Routes: routes,
+		Routes:  routes,
 		Headers: conf.Headers,
-		Keys:   keys, StickyCookie: cookie, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
+		Keys:    keys, StickyCookie: cookie, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,
 		MaxHeaderBytes: int(conf.MaxHeaderBytes), MaxHeaderBytesTotal: conf.MaxHeaderBytesTotal, MaxBodyTotal: conf.MaxBodyTotal, MaxHeaders: conf.MaxHeaders, MaxURI: int(conf.MaxURI), MaxBody: conf.MaxBody, MaxShardInflight: conf.MaxShardInflight, ShardQueue: conf.ShardQueue, MaxKeyInflight: conf.MaxKeyInflight, KeyLimit: keyLimit,
 		HeaderTimeout: conf.HeaderTimeout, IdleTimeout: conf.IdleTimeout, MinBodyRate: unlimitedRateIfZero(conf.MinBodyRate), ConnectTimeout: conf.ConnectTimeout,
-		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout),
+		FirstByteTimeout: unlimitedIfZero(conf.FirstByteTimeout), UpstreamIdleTimeout: unlimitedIfZero(conf.UpstreamIdleTimeout), TotalTimeout: conf.TotalTimeout,
 	}, nil
 }
 
@@ -287,6 +287,9 @@ func proxyRoutes(conf *config.Config) ([]proxy.Route, error) {
 		routes[i].Prefix, routes[i].Headers = route.Prefix, route.Headers
 		if limit, isSet := route.FirstByteLimit(); isSet {
 			routes[i].FirstByteTimeout = unlimitedIfZero(limit)
+		}
+		if limit, isSet := route.TotalLimit(); isSet {
+			routes[i].TotalTimeout = unlimitedIfZero(limit)
 		}
 		if route.KeyLimit == "" {
 			continue

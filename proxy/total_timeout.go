@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"time"
+)
+
+// The node of the client enforces TotalTimeout, because only this node knows how long the client has
+// waited: the time includes the queue, retries and other nodes. The sweeper cancels the run of an attempt
+// when the time is over. If no byte of the response was sent, the client gets 504; otherwise its connection
+// is aborted, so that the response does not seem to be complete. Waiting in the queue ends at the same time.
+
+// startTotalTimeout starts the TotalTimeout of the request that has been read.
+func (c *client) startTotalTimeout() {
+	c.endTotalTimeout()
+	isUnlimited := c.settings.routes == nil && c.settings.TotalTimeout <= 0
+	if isUnlimited || c.ingress != "" {
+		return
+	}
+	// The owner refuses a request whose path is ambiguous.
+	if route, unambiguous := c.findRoute(); unambiguous && route.totalTimeout > 0 {
+		c.totalDeadline.Store(int64(c.server.clock.Now() + route.totalTimeout))
+	}
+}
+
+// endTotalTimeout ends the TotalTimeout, because the request has become a WebSocket, another upgraded
+// connection or an event stream.
+func (state *requestState) endTotalTimeout() {
+	if state.totalDeadline.Load() != 0 {
+		state.totalDeadline.Store(0)
+	}
+}
+
+// limitByTotalTimeout returns deadline, or the end of the TotalTimeout of the request if that is earlier.
+func (wait *requestWait) limitByTotalTimeout(deadline time.Time) time.Time {
+	end := time.Duration(wait.totalDeadline.Load())
+	if end == 0 {
+		return deadline
+	}
+	if limit := wait.server.clock.SystemTime(end); limit.Before(deadline) {
+		return limit
+	}
+	return deadline
+}
