@@ -34,5 +34,5 @@ func (c *Config) ChangesSince(before *Config) Changes {
 }
 
 func sameRoute(a, b Route) bool {
-	return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) && a.KeyLimit == b.KeyLimit && a.FirstByteTimeout == b.FirstByteTimeout && a.TotalTimeout == b.TotalTimeout && a.Headers.Equal(&b.Headers)
+	return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) && a.KeyLimit == b.KeyLimit && a.FirstByteTimeout == b.FirstByteTimeout && a.UpstreamIdleTimeout == b.UpstreamIdleTimeout && a.TotalTimeout == b.TotalTimeout && a.Headers.Equal(&b.Headers)
 }

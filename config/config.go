@@ -83,7 +83,7 @@ type Route struct {
 	Keys []string
 	// KeyLimit and the timeouts replace the settings of the same name. Empty means the value of the
 	// next shorter prefix, or of the setting.
-	KeyLimit, FirstByteTimeout, TotalTimeout string
+	KeyLimit, FirstByteTimeout, UpstreamIdleTimeout, TotalTimeout string
 	// Headers contains header rules, in addition to those of shorter prefixes and of the setting
 	// headers.
 	Headers headerrules.Config

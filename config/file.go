@@ -198,6 +198,8 @@ func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode)
 			route.Keys = texts
 		case name == "key_limit":
 			route.KeyLimit = texts[0]
+		case name == "upstream_idle_timeout":
+			route.UpstreamIdleTimeout = texts[0]
 		case name == "total_timeout":
 			route.TotalTimeout = texts[0]
 		default:
@@ -209,7 +211,7 @@ func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode)
 
 // routeSettingNames returns the names of the settings that a route can have.
 func routeSettingNames() []string {
-	return []string{"key", "key_limit", "first_byte_timeout", "total_timeout", headersKey}
+	return []string{"key", "key_limit", "first_byte_timeout", "upstream_idle_timeout", "total_timeout", headersKey}
 }
 
 // addProblem records a problem of the given line.

@@ -54,6 +54,7 @@ func (r *Route) String() string {
 	}
 	add("key_limit", r.KeyLimit)
 	add("first_byte_timeout", r.FirstByteTimeout)
+	add("upstream_idle_timeout", r.UpstreamIdleTimeout)
 	add("total_timeout", r.TotalTimeout)
 	add("headers", r.Headers.String())
 	return text

@@ -11,7 +11,7 @@ import (
 // A route is a list of sources, or a table of settings. Settings other than the key do not change which
 // key a request has.
 func TestRouteSettingsAreRead(t *testing.T) {
-	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("key: host\nroutes:\n  /a: [ip]\n  /b:\n    key: [header:X-T]\n    key_limit: rate=1/m\n    first_byte_timeout: 30m\n    total_timeout: 2h\n  /a/c: {first_byte_timeout: off}\n"))
+	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("key: host\nroutes:\n  /a: [ip]\n  /b:\n    key: [header:X-T]\n    key_limit: rate=1/m\n    first_byte_timeout: 30m\n    total_timeout: 2h\n    upstream_idle_timeout: 1h\n  /a/c: {first_byte_timeout: off}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestRouteSettingsAreRead(t *testing.T) {
 	for _, value := range c.Values() {
 		got[value.Key] = value.Value
 	}
-	for name, want := range map[string]string{"routes /a": "ip", "routes /b": "header:X-T key_limit: rate=1/m first_byte_timeout: 30m total_timeout: 2h", "routes /a/c": "first_byte_timeout: off"} {
+	for name, want := range map[string]string{"routes /a": "ip", "routes /b": "header:X-T key_limit: rate=1/m first_byte_timeout: 30m upstream_idle_timeout: 1h total_timeout: 2h", "routes /a/c": "first_byte_timeout: off"} {
 		if got[name] != want {
 			t.Errorf("%s = %q, want %q", name, got[name], want)
 		}
@@ -54,6 +54,7 @@ func TestInvalidRouteSettingsHaveRemedy(t *testing.T) {
 		"/a: {first_byte_timeout: 1ms}":                  "first_byte_timeout",
 		"/a: {first_byte_timeout: [1s]}":                 "wrong form",
 		"/a: {total_timeout: 25h}":                       "total_timeout: out of bounds",
+		"/a: {upstream_idle_timeout: x}":                 "upstream_idle_timeout: not a duration",
 		"/a: {weight: 3}":                                "not a setting of a route",
 		"/a: {key: [nonsense]}":                          "nonsense",
 		"/a: {key: ip, key: host}":                       "twice",

@@ -247,6 +247,10 @@ func (r *Route) checkSettings() *valueProblem {
 		_, _, problem = routeTimeout(r.FirstByteTimeout)
 	}
 	if problem == nil {
+		name = "upstream_idle_timeout"
+		_, _, problem = routeTimeout(r.UpstreamIdleTimeout)
+	}
+	if problem == nil {
 		name = "total_timeout"
 		_, _, problem = routeTimeout(r.TotalTimeout)
 	}
@@ -270,6 +274,13 @@ func routeTimeout(text string) (timeout time.Duration, isSet bool, problem *valu
 // does not have the setting.
 func (r *Route) FirstByteLimit() (limit time.Duration, isSet bool) {
 	limit, isSet, _ = routeTimeout(r.FirstByteTimeout)
+	return limit, isSet
+}
+
+// UpstreamIdleLimit returns the value of UpstreamIdleTimeout; zero means no limit. isSet is false if the
+// route does not have the setting.
+func (r *Route) UpstreamIdleLimit() (limit time.Duration, isSet bool) {
+	limit, isSet, _ = routeTimeout(r.UpstreamIdleTimeout)
 	return limit, isSet
 }
 
@@ -319,7 +330,8 @@ func (c *Config) KeyRoutes() []keysource.Route {
 
 // hasSettings reports whether the route has settings other than key sources.
 func (r *Route) hasSettings() bool {
-	return r.KeyLimit != "" || r.FirstByteTimeout != "" || r.TotalTimeout != "" || !r.Headers.IsEmpty()
+	hasTimeout := r.FirstByteTimeout != "" || r.UpstreamIdleTimeout != "" || r.TotalTimeout != ""
+	return r.KeyLimit != "" || hasTimeout || !r.Headers.IsEmpty()
 }
 
 // HasRouteSettings reports whether any route has settings other than key sources.

@@ -128,7 +128,7 @@ type Route struct {
 	Key    []string // empty means those of a shorter prefix, or of Config.Keys
 	// KeyLimit and the timeouts replace the settings for the path, in the syntax of the flags. Empty
 	// means the value of a shorter prefix, or of the setting.
-	KeyLimit, FirstByteTimeout, TotalTimeout string
+	KeyLimit, FirstByteTimeout, UpstreamIdleTimeout, TotalTimeout string
 	// Headers contains header rules, in addition to those of shorter prefixes and of Config.Headers.
 	Headers HeaderRules
 }

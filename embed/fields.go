@@ -35,7 +35,7 @@ func (c Config) settings() (config.Config, error) {
 		}
 	}
 	for _, route := range c.Routes {
-		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key, KeyLimit: route.KeyLimit, FirstByteTimeout: route.FirstByteTimeout, TotalTimeout: route.TotalTimeout, Headers: route.Headers})
+		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key, KeyLimit: route.KeyLimit, FirstByteTimeout: route.FirstByteTimeout, UpstreamIdleTimeout: route.UpstreamIdleTimeout, TotalTimeout: route.TotalTimeout, Headers: route.Headers})
 	}
 	if !c.Headers.IsEmpty() {
 		program.Headers = &c.Headers

@@ -33,5 +33,9 @@ func mutantsOfTotalTimeouts() []mutant {
 			rule: "the next request has no timeout of an earlier one", found: "TestTotalTimeoutEndsWithRequest",
 			edits: in("proxy.client.startTotalTimeout", "	c.endTotalTimeout()\n", "	if !PLANTED {\n		c.endTotalTimeout()\n	}\n"),
 		},
+		{
+			rule: "a connection to the app has the idle timeout of its request", found: "TestRouteHasOwnUpstreamIdleTimeout",
+			edits: in("proxy.Settings.setIdleTimeout", "timeouts.Body = max(", "timeouts.Body = max(timeouts.Body*map[bool]time.Duration{true: 1}[PLANTED], "),
+		},
 	}
 }

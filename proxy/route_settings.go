@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"time"
 
 	"shardway/internal/headerrules"
 	"shardway/keysource"
+	"shardway/proxy/connpool"
 	"shardway/proxy/keylimit"
 )
 
@@ -21,6 +23,9 @@ type Route struct {
 	// FirstByteTimeout replaces Settings.FirstByteTimeout. Zero means the value of the next shorter
 	// prefix, or of the Settings. A negative value means no limit.
 	FirstByteTimeout time.Duration
+	// UpstreamIdleTimeout replaces Settings.UpstreamIdleTimeout, in the same way. It does not apply to an
+	// app in this process.
+	UpstreamIdleTimeout time.Duration
 	// TotalTimeout replaces Settings.TotalTimeout. Zero means the value of the next shorter prefix, or
 	// of the Settings. A negative value means no limit.
 	TotalTimeout time.Duration
@@ -33,6 +38,7 @@ type routeSettings struct {
 	keyLimit         keylimit.Limit
 	limitScope       uint64        // the same for all requests of a key that share buckets
 	firstByteTimeout time.Duration // zero means that of the Settings
+	idleTimeout      time.Duration // UpstreamIdleTimeout; zero means that of the Settings
 	totalTimeout     time.Duration // zero or a negative value means no limit
 
 	requestHeaders, responseHeaders *headerrules.Edit // nil means no changes
@@ -43,6 +49,8 @@ type routeTable struct {
 	prefixes *keysource.Prefixes
 	settings []routeSettings // by the index of prefixes
 	defaults routeSettings
+	// setsIdleTimeout means that a route has an UpstreamIdleTimeout.
+	setsIdleTimeout bool
 }
 
 // newRouteTable returns the table of the routes. It returns nil if there are none, and ignores routes with
@@ -62,6 +70,7 @@ func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules
 	table := &routeTable{prefixes: prefixes, defaults: *defaults, settings: make([]routeSettings, len(routes))}
 	for i := range routes {
 		table.settings[i] = table.inherit(routes, i)
+		table.setsIdleTimeout = table.setsIdleTimeout || routes[i].UpstreamIdleTimeout != 0
 		table.settings[i].setHeaders(table.headersOf(routes, i, headers)...)
 	}
 	return table
@@ -78,6 +87,9 @@ func (table *routeTable) inherit(routes []Route, index int) routeSettings {
 		}
 		if route.TotalTimeout != 0 && !hasTimeout {
 			hasTimeout, result.totalTimeout = true, route.TotalTimeout
+		}
+		if result.idleTimeout == 0 {
+			result.idleTimeout = route.UpstreamIdleTimeout
 		}
 		if result.firstByteTimeout == 0 {
 			result.firstByteTimeout = route.FirstByteTimeout
@@ -114,6 +126,17 @@ func scopeOf(prefix string) uint64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(prefix)) // never fails
 	return hash.Sum64()
+}
+
+// setIdleTimeout sets the UpstreamIdleTimeout of a connection to the app for a request of a route. The
+// connection may have served a request of another route before.
+func (settings *Settings) setIdleTimeout(conn *connpool.Conn, route *routeSettings) {
+	if settings.routes == nil || !settings.routes.setsIdleTimeout || conn.InProcess {
+		return
+	}
+	timeouts := conn.Timeouts()
+	timeouts.Body = max(cmp.Or(route.idleTimeout, settings.UpstreamIdleTimeout), 0) // a negative value means no limit
+	conn.SetTimeouts(timeouts)
 }
 
 // findRoute returns the settings that apply to the request. unambiguous is false if the app may interpret

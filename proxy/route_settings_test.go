@@ -1,6 +1,8 @@
 package proxy_test
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,5 +94,35 @@ func TestRouteHasOwnFirstByteTimeout(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second) // the app still sleeps
+	})
+}
+
+// The idle timeout of a route replaces that of the settings for its responses only, also on a connection
+// to the app that has served another route.
+func TestRouteHasOwnUpstreamIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		change := func(o *proxy.Options) {
+			o.UpstreamIdleTimeout = 40 * time.Second
+			o.Routes = []proxy.Route{{Prefix: "/chunks/short", UpstreamIdleTimeout: time.Second}, {Prefix: "/chunks/short/off", UpstreamIdleTimeout: -1}}
+		}
+		owner := simNode(t, sim, "owner", slowApp, change)
+		ingress := simNode(t, sim, "ingress", slowApp, change)
+		ingress.knows("owner", owner)
+		ingress.swap(1, 1, remote("owner", 1))
+		for _, front := range []*node{owner, ingress} {
+			for _, tc := range []struct {
+				path     string
+				complete bool
+			}{{"/chunks", true}, {"/chunks/short", false}, {"/chunks/short/off", true}, {"/chunks/short", false}, {"/chunks", true}} {
+				c := front.dial()
+				c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: close\r\n\r\n", tc.path)
+				text, _ := io.ReadAll(c.r)
+				if isComplete := strings.HasSuffix(string(text), "\r\n0\r\n\r\n"); isComplete != tc.complete || !strings.Contains(string(text), "begin") {
+					t.Errorf("%s: %q", tc.path, text)
+				}
+			}
+		}
+		time.Sleep(time.Minute) // the app ends
 	})
 }

@@ -204,6 +204,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 		router.admission.leaveKey()
 		return result
 	}
+	router.settings.setIdleTimeout(conn, route)
 	prepared := &attempt{}
 	if result = router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
 		router.admission.leaveKey()

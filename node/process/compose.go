@@ -288,6 +288,9 @@ func proxyRoutes(conf *config.Config) ([]proxy.Route, error) {
 		if limit, isSet := route.FirstByteLimit(); isSet {
 			routes[i].FirstByteTimeout = unlimitedIfZero(limit)
 		}
+		if limit, isSet := route.UpstreamIdleLimit(); isSet {
+			routes[i].UpstreamIdleTimeout = unlimitedIfZero(limit)
+		}
 		if limit, isSet := route.TotalLimit(); isSet {
 			routes[i].TotalTimeout = unlimitedIfZero(limit)
 		}
