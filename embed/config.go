@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"shardway/internal/headerrules"
 )
 
 // Config contains the settings of a node. They have the names of the flags of `shardway run`,
@@ -134,10 +132,14 @@ type Route struct {
 }
 
 // HeaderRules contains rules for the header fields of requests to the handler and of its responses.
-type HeaderRules = headerrules.Config
+type HeaderRules struct{ Request, Response HeaderFields }
 
-// HeaderFields is the part of HeaderRules for one direction.
-type HeaderFields = headerrules.Rules
+// HeaderFields is the part of HeaderRules for requests or responses. First the fields of Remove and Set
+// are removed, and then those of Set and Add are added.
+type HeaderFields struct {
+	Set, Add []HeaderField
+	Remove   []string // names
+}
 
 // HeaderField is a header field.
-type HeaderField = headerrules.Field
+type HeaderField struct{ Name, Value string }

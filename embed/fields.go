@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/config"
+	"shardway/internal/headerrules"
 )
 
 // isExcluded reports whether Config has no field for a setting: it is for an app in another
@@ -35,12 +36,28 @@ func (c Config) settings() (config.Config, error) {
 		}
 	}
 	for _, route := range c.Routes {
-		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key, KeyLimit: route.KeyLimit, FirstByteTimeout: route.FirstByteTimeout, UpstreamIdleTimeout: route.UpstreamIdleTimeout, TotalTimeout: route.TotalTimeout, Headers: route.Headers})
+		program.Routes = append(program.Routes, config.Route{Prefix: route.Prefix, Keys: route.Key, KeyLimit: route.KeyLimit, FirstByteTimeout: route.FirstByteTimeout, UpstreamIdleTimeout: route.UpstreamIdleTimeout, TotalTimeout: route.TotalTimeout, Headers: route.Headers.rules()})
 	}
-	if !c.Headers.IsEmpty() {
-		program.Headers = &c.Headers
+	if rules := c.Headers.rules(); !rules.IsEmpty() {
+		program.Headers = &rules
 	}
 	return config.Compose(program)
+}
+
+// rules converts the rules to those of the settings.
+func (r HeaderRules) rules() headerrules.Config {
+	return headerrules.Config{Request: r.Request.rules(), Response: r.Response.rules()}
+}
+
+// rules converts the rules for one direction.
+func (f HeaderFields) rules() headerrules.Rules {
+	convert := func(fields []HeaderField) (converted []headerrules.Field) {
+		for _, field := range fields {
+			converted = append(converted, headerrules.Field(field))
+		}
+		return converted
+	}
+	return headerrules.Rules{Set: convert(f.Set), Add: convert(f.Add), Remove: f.Remove}
 }
 
 // fieldOf returns the field of Config for a setting. Its name is that of the setting without
