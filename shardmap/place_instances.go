@@ -107,7 +107,7 @@ func newInstanceSpread(m *Map, member Member, policy Policy) *instanceSpread {
 
 // mustStay reports whether a shard stays at its instance, whatever the spread: its node restarts in
 // place, map changes are paused, or the policy defers its move. A deferred move waits only if the
-// instance is healthy, because a failed one answers no request.
+// instance is healthy, because a failed instance serves no request.
 func (s *instanceSpread) mustStay(shard Shard, instance Instance, isHealthy bool) bool {
 	switch {
 	case s.policy.Restarting[s.member.ID]:
