@@ -44,6 +44,22 @@ func rules() []rule {
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
 			edits: edit("ack/leader.Leader.applyMessage", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
+		{
+			name: "a silent member is suspect while its shards stay", test: "TestUnresponsiveMemberIsSuspectBeforeItFails",
+			edits: edit("node/adminapi.missedHeartbeatsState", "	case view.Crashed || isExcluded ||", "	case PLANTED || view.Crashed || isExcluded ||"),
+		},
+		{
+			name: "step-down --to asks only the named node", test: "TestStepDownRefusesNodesThatCannotLead",
+			edits: edit("node/leaderloop.Leadership.transferTo", "!IsAlive(member) || member.Heartbeat.Goodbye {", "!PLANTED && (!IsAlive(member) || member.Heartbeat.Goodbye) {"),
+		},
+		{
+			name: "a former leader tells a transfer from an election", test: "TestLeaderLostHasAReason",
+			edits: edit("node/consensus.Raft.SteppedDown", "r.transferTerm.Load() == term", "r.transferTerm.Load() == term && !PLANTED"),
+		},
+		{
+			name: "Raft waits for as long as it was told", test: "TestLongRaftTimeoutKeepsTheLeaderOfDistantNodes",
+			edits: edit("node.Node.openRaft", "HeartbeatTimeout: n.options.RaftTimeout,", "HeartbeatTimeout: map[bool]time.Duration{false: n.options.RaftTimeout}[PLANTED],"),
+		},
 	}
 }
 
