@@ -76,6 +76,7 @@ func inTotalTimeouts(t *testing.T, test func(t *testing.T, front, owner *node)) 
 // shorter or unlimited.
 func TestTotalTimeoutCancelsRequest(t *testing.T) {
 	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
 		for path, limit := range map[string]time.Duration{"/": 2 * time.Second, "/x": 2 * time.Second, "/long/short": time.Second, "/long": 0, "/off": 0, "/off/x": 0, "/long/other": 0} {
 			startedAt := time.Now()
 			res := front.askPath(path)
@@ -107,6 +108,7 @@ func TestTotalTimeoutCancelsRunAtOwner(t *testing.T) {
 // A response that has begun is aborted. It does not seem to be complete.
 func TestTotalTimeoutAbortsResponse(t *testing.T) {
 	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
 		c := front.dial()
 		startedAt := time.Now()
 		c.send("GET /chunks HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -124,6 +126,7 @@ func TestTotalTimeoutAbortsResponse(t *testing.T) {
 // Event streams have no limit.
 func TestTotalTimeoutExemptsEventStreams(t *testing.T) {
 	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
 		for _, method := range []string{"GET", "POST"} {
 			c := front.dial()
 			c.send("%s /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", method)
@@ -137,6 +140,7 @@ func TestTotalTimeoutExemptsEventStreams(t *testing.T) {
 // The time includes the upload of the body and the wait for an owner.
 func TestTotalTimeoutIncludesUploadAndQueue(t *testing.T) {
 	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
 		c := front.dial()
 		startedAt := time.Now()
 		c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 100_000, strings.Repeat("x", 100_000))
@@ -187,6 +191,7 @@ func TestTotalTimeoutInEventLoop(t *testing.T) {
 // A request on the same connection has its own time, or none.
 func TestTotalTimeoutEndsWithRequest(t *testing.T) {
 	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
 		c := front.dial()
 		c.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {

@@ -24,13 +24,13 @@ func TestEditedResponseEqualsReceivedOne(t *testing.T) {
 		if err := edited.ParseHeader([]byte("HTTP/1.1 200 OK\r\n"+crlf(test.lines)+"\r\n"), []byte("GET"), 100); err != nil {
 			t.Fatal(err)
 		}
-		kept := ""
+		var kept strings.Builder
 		for line := range strings.SplitAfterSeq(crlf(test.lines), "\r\n") {
 			if name, _, _ := strings.Cut(line, ":"); !strings.EqualFold(name, test.remove) {
-				kept += line
+				kept.WriteString(line)
 			}
 		}
-		if err := received.ParseHeader([]byte("HTTP/1.1 200 OK\r\n"+kept+crlf(test.add)+"\r\n"), []byte("GET"), 100); err != nil {
+		if err := received.ParseHeader([]byte("HTTP/1.1 200 OK\r\n"+kept.String()+crlf(test.add)+"\r\n"), []byte("GET"), 100); err != nil {
 			t.Fatal(err)
 		}
 		edited.EditFields(func(name []byte) bool { return bytes.EqualFold(name, []byte(test.remove)) }, []byte(crlf(test.add)))
