@@ -7,19 +7,19 @@ type Cause uint8
 
 // Causes of a cancellation.
 const (
-	None           Cause = iota
-	DrainTimeout         // CancelShards: the shard moves, and drain-timeout has passed
-	Lease                // CancelUpstream: the lease has ended
-	Stopping             // CancelForStop: this node stops, and the time limit for running requests has passed
-	OwnerLost            // CancelForwarded: the owner has lost the shard without acknowledgement
-	PathDead             // nothing arrives from the owner, not even acknowledgements
-	ClientGone           // the client has disconnected, or truncated its body
-	Timeout              // the app has not responded within FirstByteTimeout
+	None         Cause = iota
+	DrainTimeout       // CancelShards: the shard moves, and drain-timeout has passed
+	Lease              // CancelUpstream: the lease has ended
+	Stopping           // CancelForStop: this node stops, and the time limit for running requests has passed
+	OwnerLost          // CancelForwarded: the owner has lost the shard without acknowledgement
+	PathDead           // nothing arrives from the owner, not even acknowledgements
+	ClientGone         // the client has disconnected, or truncated its body
+	Timeout            // the app has not responded within FirstByteTimeout
 	TotalTimeout       // the response has not ended within TotalTimeout
-	ShardMoved           // a tunnel or an event stream has outlived the move of its shard by StreamGrace
-	Leaving              // the same limit for a node that is leaving
-	MoveTest             // MoveWebSockets: an operator tests the effect of a crash on WebSockets
-	Shutdown             // Shutdown ran out of time, or the context of ServeClients ended
+	ShardMoved         // a tunnel or an event stream has outlived the move of its shard by StreamGrace
+	Leaving            // the same limit for a node that is leaving
+	MoveTest           // MoveWebSockets: an operator tests the effect of a crash on WebSockets
+	Shutdown           // Shutdown ran out of time, or the context of ServeClients ended
 )
 
 // String returns the name of the cause in metrics.
