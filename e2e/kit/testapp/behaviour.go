@@ -30,6 +30,7 @@ type behaviour struct {
 	chunks int           // App-Chunks: number of parts
 	size   int           // App-Size: minimum length of the body in bytes
 	killAt string        // App-Die: kill the process "before" or "amid" the response
+	cookie string        // App-Set-Cookie: value of Set-Cookie
 
 	// Event streams, in place of the response.
 	eventInterval time.Duration // App-Events: interval of a stream without a position
@@ -40,7 +41,7 @@ type behaviour struct {
 // parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
 // test notices this in the response.
 func parseBehaviour(header http.Header) behaviour {
-	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), endSource: header.Get("App-Heed"), endGate: header.Get("App-Until")}
+	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), endSource: header.Get("App-Heed"), endGate: header.Get("App-Until"), cookie: header.Get("App-Set-Cookie")}
 	selected.delay, _ = time.ParseDuration(header.Get("App-Delay"))
 	selected.registerDelay, _ = time.ParseDuration(header.Get("App-Late"))
 	selected.eventInterval, _ = time.ParseDuration(header.Get("App-Events"))
@@ -73,6 +74,13 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 	header.Set("App-Id", run.ID)
 	header.Set("App-Count", strconv.FormatUint(result.count, 10))
 	result.setHeader(header)
+	if b.cookie != "" {
+		header.Set("Set-Cookie", b.cookie)
+	}
+	if cookie := r.Header.Get("Cookie"); cookie != "" || b.cookie != "" {
+		header.Set("App-Key", run.Key)
+		header.Set("App-Cookie", cookie) // the cookie that the app has received
+	}
 	if b.chunks < 2 {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}

@@ -13,6 +13,8 @@
 //	App-Hang      wait for POST /release?name=NAME
 //	App-Chunks    send the body in this number of chunks
 //	App-Size      pad the body with spaces to this number of bytes
+//	App-Set-Cookie
+//	              set this cookie in the response
 //	App-Die       kill the app: "before" the response or "amid" its body
 //	App-Register  use the register of the key: "memory", "store" or "unfenced"
 //	App-Late      wait this Go duration before the register is used
