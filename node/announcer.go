@@ -43,6 +43,7 @@ func (a *announcer) tags() gossip.Tags {
 	if a.options.Gateway {
 		tags.Role = gossip.RoleGateway
 	}
+	tags.Exec = a.options.Processes != nil
 	if tags.Cluster == "" {
 		tags.BootstrapExpect = a.options.BootstrapExpect
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"shardway/ack"
 	"shardway/internal/procguard"
 	"shardway/node/childproc"
 	"shardway/node/eventlog"
@@ -16,6 +17,12 @@ import (
 // processesStartTimeout limits the wait for the processes of an earlier run of this node. They end within moments after
 // that run, unless one of them hangs in the kernel.
 const processesStartTimeout = 30 * time.Second
+
+// errUnsafeTakeover stops a node that starts the processes of its app in a cluster with takeover immediate.
+var errUnsafeTakeover = errors.New("node: takeover = \"immediate\" in the settings of the cluster is not possible with --exec, because another node may start a process before the one here has ended: run shardway settings --takeover lease, or start this node without --exec")
+
+// mayRunProcesses reports whether a node may run processes of its app with a timing of the cluster.
+func mayRunProcesses(timing ack.Timing) bool { return timing.Takeover != ack.TakeoverImmediate }
 
 // attachProcesses connects the supervisor of the processes of the app to this node.
 func (n *Node) attachProcesses() {
@@ -39,10 +46,10 @@ func (n *Node) attachProcesses() {
 // processDeadline returns when the processes of the app must get SIGTERM and SIGKILL, unless the node gets another
 // lease before. SIGKILL comes when running requests are aborted, which is before another node may take over without
 // evidence of a crash. SIGTERM comes halfway between the end of the lease and that time. Both are times of CLOCK_BOOTTIME.
-// ok is false without a lease.
+// ok is false without a lease, and if processes must not run.
 func (n *Node) processDeadline() (term, kill time.Duration, ok bool) {
 	leaseEnd, abortAt := n.router.LeaseEnd(), n.router.AbortTime()
-	if leaseEnd == 0 || abortAt == 0 {
+	if leaseEnd == 0 || abortAt == 0 || !mayRunProcesses(n.fsm.state.Load().Timing()) {
 		return 0, 0, false
 	}
 	now, clockNow := procguard.Boottime(), n.options.Clock.Precise() // in this order: a pause in between must not extend the time

@@ -226,7 +226,7 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent 
 func (n *Node) followMembership(ctx context.Context) {
 	ticker := n.scheduler.NewTicker(pollInterval)
 	defer ticker.Stop()
-	timing := timingCheck{options: &n.options, isUpToDate: n.agent.IsUpToDate}
+	timing := timingCheck{options: &n.options, isUpToDate: n.agent.IsUpToDate, fail: n.failures.fail}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)

@@ -12,6 +12,7 @@ import (
 type timingCheck struct {
 	options       *Options
 	isUpToDate    func() bool // reports whether the log of this node is not far behind
+	fail          func(error) // stops the node
 	comparedIndex uint64      // index of the log entry of the timing that was compared last; zero means none
 }
 
@@ -22,6 +23,8 @@ type timingCheck struct {
 //   - The heartbeat interval of this node is too long for the timing.
 //   - RaftTimeout is too long for the timing.
 //   - RemoveDeadAfter is too short for the timing.
+//
+// It stops a node that starts the processes of its app if the takeover is unsafe for them.
 func (c *timingCheck) compare(state *ack.State) {
 	wasCompared := state.TimingIndex() == c.comparedIndex
 	if !state.Bootstrapped() || !c.isUpToDate() || wasCompared {
@@ -38,6 +41,9 @@ func (c *timingCheck) compare(state *ack.State) {
 	}
 	c.warnIfElectionsTakeTooLong(timing)
 	c.warnIfRemovedTooEarly(timing)
+	if c.options.Processes != nil && !mayRunProcesses(timing) {
+		c.fail(errUnsafeTakeover)
+	}
 	c.comparedIndex = state.TimingIndex()
 }
 

@@ -25,7 +25,11 @@ const (
 	tagVersion  = "version"
 	tagApp      = "app_version"
 	tagLevel    = "level"
+	tagExec     = "exec"
 )
+
+// execValue is the value of tagExec.
+const execValue = "1"
 
 // The roles of a node.
 const (
@@ -57,6 +61,8 @@ type Tags struct {
 	// Levels has its feature levels, sent as "1-2". A value in another form, perhaps of a later
 	// version, counts as not sent.
 	Levels Levels
+	// Exec means that the node starts the processes of its app (--exec).
+	Exec bool
 	// Endpoints has addresses by name, without the prefix "ep." of the tag.
 	Endpoints map[string]string
 }
@@ -108,6 +114,9 @@ func (t Tags) encode() (map[string]string, error) {
 	addText(tagVersion, t.Version)
 	addText(tagApp, t.AppVersion)
 	addText(tagLevel, t.Levels.String())
+	if t.Exec {
+		addText(tagExec, execValue)
+	}
 	all, err := endpoints.Tags(encoded, t.Endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: tags of this node (--zone, --app-version, --endpoint, its addresses): %w", err)
@@ -156,6 +165,7 @@ func decodeTags(encoded map[string]string) (Tags, error) {
 		Version:    encoded[tagVersion],
 		AppVersion: encoded[tagApp],
 		Levels:     parseLevels(encoded[tagLevel]),
+		Exec:       encoded[tagExec] == execValue,
 	}
 	var err error
 	parseNumber := func(key string, bits int) uint64 {

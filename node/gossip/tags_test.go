@@ -36,7 +36,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{Node: "a"},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", BootstrapExpect: 3, Weight: 1000,
-			Zone: "z", Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
+			Zone: "z", Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Exec: true, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
 		m, err := want.encode()

@@ -13,6 +13,7 @@ import (
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/control"
+	"shardway/node/gossip"
 	"shardway/node/logs"
 )
 
@@ -47,6 +48,9 @@ func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, reques
 	}
 	interval, node := l.longestHeartbeatInterval(ctx)
 	requested, err := applyTiming(state.Timing(), change, interval, node)
+	if err == nil {
+		err = checkTakeover(change.Takeover, l.options.View.Gossip.Members())
+	}
 	if err != nil {
 		return api.TimingState{}, err
 	}
@@ -73,6 +77,25 @@ func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, reques
 	response := TimingState(state)
 	response.BeforeCounts = timingrules.Short(max(requested.DeadAfter, previous.Timing().DeadAfter))
 	return response, nil
+}
+
+// checkTakeover returns an error if a requested takeover is unsafe for a node that starts the processes of its app. A
+// crashed or disconnected node counts, because it may return. A node that starts later checks the takeover itself.
+func checkTakeover(takeover string, members []gossip.Member) error {
+	if takeover != ack.TakeoverImmediate.String() {
+		return nil
+	}
+	var nodes []string
+	for _, member := range members {
+		if member.Node && member.Tags.Exec && member.Status != gossip.Left {
+			nodes = append(nodes, member.ID)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: takeover = %q would start a second process of a key before the first one has ended, because --exec is set at node %s: give lease or timeout, or first restart these nodes without --exec",
+		api.ErrRefused, takeover, strings.Join(nodes, ", "))
 }
 
 // longestHeartbeatInterval returns the longest heartbeat interval of the nodes that send heartbeats to this leader, and the
