@@ -80,7 +80,13 @@ func serveKeyProcess() bool {
 			http.Error(w, "a request of another key or epoch", http.StatusInternalServerError)
 			return
 		}
-		if r.Method != http.MethodPost {
+		named := r.Header.Get("Belongs-To")
+		switch {
+		case named != "" && named != key:
+			w.Header().Set("Shardway-Key", named)
+			w.WriteHeader(http.StatusMisdirectedRequest)
+			return
+		case r.Method != http.MethodPost:
 			_, _ = fmt.Fprintf(w, "%d\n", os.Getpid())
 			return
 		}
@@ -216,13 +222,16 @@ func (w *writers) awaitProgress(t *testing.T, n int) {
 // startWithProcesses starts a cluster whose nodes start the app themselves, in a directory that all of them share.
 func startWithProcesses(t *testing.T, nodes int, flags ...string) (c *cluster.Cluster, dir string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir = t.TempDir()
-	all := append([]string{"--upstream", "", "--exec", "'" + self + "' " + keyProcessArg + " {addr} {dir} {key}", "--exec-dir", dir}, flags...)
-	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: nodes, Shards: 32, Flags: all}), dir
+	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: nodes, Shards: 32, Flags: append(keyProcessFlags(t, dir), flags...)}), dir
+}
+
+// keyProcessFlags returns the flags of a node that starts the app itself, with a directory that all nodes share.
+func keyProcessFlags(t *testing.T, dir string) []string {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	return []string{"--upstream", "", "--exec", "'" + self + "' " + keyProcessArg + " {addr} {dir} {key}", "--exec-dir", dir}
 }
 
 // TestOneProcessPerKey runs one process of the app per key at three nodes while clients write, and drains a node, kills
