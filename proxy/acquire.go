@@ -82,9 +82,10 @@ func (wait *requestWait) requiresRecentConn() bool {
 }
 
 // maxInflight returns the limit of requests in progress for the shard; zero means no limit. Resumed
-// streams have no limit, because they were admitted before their shard moved.
+// streams have no limit, because they were admitted before their shard moved. The processes of a shard have
+// separate pools, so router.enterShard limits their requests.
 func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
-	if pool.IsForNode() || wait.exchange.eventStream != nil || wait.exchange.senderResumeCount > 0 {
+	if pool.IsForNode() || wait.server.options.Processes != nil || wait.exchange.eventStream != nil || wait.exchange.senderResumeCount > 0 {
 		return 0
 	}
 	return wait.settings.MaxShardInflight

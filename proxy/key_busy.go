@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"shardway/internal/problem"
@@ -32,26 +33,53 @@ func (router *router) enterKey() decision {
 		ID: router.keyID(), Shard: uint32(router.exchange.shard), Limit: router.settings.MaxKeyInflight,
 		MaxQueued: router.settings.ShardQueue, HadTurn: router.exchange.hadTurn,
 	}
-	place, err := router.server.keyGate.Join(waiter)
-	if err == nil && !place.IsTaken() {
-		account := &router.exchange.account
-		startedAt := account.Now()
-		place, err = router.wait.awaitPlace(waiter)
-		account.QueueWait += account.Since(startedAt)
-	}
+	place, err := router.enterGate(&router.server.keyGate, waiter)
 	if err != nil {
-		return router.wait.enterKeyFailed(err)
+		return router.wait.enterGateFailed(err, problem.KeyBusy, detailKeyInflight)
 	}
 	router.admission.place = place
 	return decision{}
 }
 
+// enterShard takes a place among the requests of the shard at this owner like enterKey. It does nothing if the app is
+// one process, because then the pool of its connections limits the requests of the shard.
+func (router *router) enterShard() decision {
+	isLimited := router.server.options.Processes != nil && router.settings.MaxShardInflight > 0 && !router.wait.isResumedStream()
+	if !isLimited {
+		return decision{}
+	}
+	waiter := &keylimit.Waiter{
+		ID: keylimit.ID{uint64(router.exchange.shard)}, Shard: uint32(router.exchange.shard), Limit: router.settings.MaxShardInflight,
+		MaxQueued: router.settings.ShardQueue, HadTurn: router.exchange.hadTurn,
+	}
+	if router.exchange.hasWaited && router.ingress == "" { // it has waited for its shard, and is not refused now
+		waiter.MaxQueued = math.MaxInt
+	}
+	place, err := router.enterGate(&router.server.shardGate, waiter)
+	if err != nil {
+		return router.wait.enterGateFailed(err, problem.ShardBusy, detailShardInflight)
+	}
+	router.admission.shardPlace = place
+	return decision{}
+}
+
+// enterGate takes a place of a gate, and waits for it if necessary.
+func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
+	place, err := gate.Join(waiter)
+	if err == nil && !place.IsTaken() {
+		account := &router.exchange.account
+		startedAt := account.Now()
+		place, err = router.wait.awaitPlace(gate, waiter)
+		account.QueueWait += account.Since(startedAt)
+	}
+	return place, err
+}
+
 // keyID returns the ID of the key of the request.
 func (router *router) keyID() keylimit.ID { return router.server.keyHasher.ID(router.keyBytes()) }
 
-// awaitPlace waits for the place of a waiter in the queue of its key.
-func (wait *requestWait) awaitPlace(waiter *keylimit.Waiter) (keylimit.Place, error) {
-	gate := &wait.server.keyGate
+// awaitPlace waits for the place of a waiter in the queue of its key or shard.
+func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
 	if hasMoved(waiter.Shard, wait.server.options.Cluster.Table()) {
 		gate.Abandon(waiter)
 		return keylimit.Place{}, keylimit.ErrMoved
@@ -66,8 +94,9 @@ func (wait *requestWait) awaitPlace(waiter *keylimit.Waiter) (keylimit.Place, er
 	return gate.Await(waiter, wait.context().Done(), wait.timeLeft(time.Now()))
 }
 
-// enterKeyFailed converts the error of enterKey into a decision.
-func (wait *requestWait) enterKeyFailed(err error) decision {
+// enterGateFailed converts the error of enterGate into a decision. code and detail describe a request that has exceeded
+// the limit.
+func (wait *requestWait) enterGateFailed(err error, code problem.Code, detail string) decision {
 	if result, ended := wait.endedBy(err); ended {
 		return result
 	}
@@ -77,7 +106,7 @@ func (wait *requestWait) enterKeyFailed(err error) decision {
 	case errors.Is(err, keylimit.ErrCanceled):
 		return done
 	}
-	return wait.exchange.inflightFull(problem.KeyBusy, detailKeyInflight)
+	return wait.exchange.inflightFull(code, detail)
 }
 
 // hasMoved reports whether table does not route the shard to the app of this node.
@@ -85,11 +114,12 @@ func hasMoved(shard uint32, table *route.Table) bool {
 	return int(shard) >= table.Shards() || table.Route(shardmap.Shard(shard)).Kind != route.Local
 }
 
-// recheckKeys makes the requests that wait for others of their key look up their route again, if table
+// recheckKeys makes the requests that wait for others of their key or shard look up their route again, if table
 // routes their shard to another node.
 func (s *Server) recheckKeys(table *route.Table) {
 	moved := func(shard uint32) bool { return hasMoved(shard, table) }
 	s.keyGate.Recheck(moved)
+	s.shardGate.Recheck(moved)
 	s.limitGate.Recheck(moved)
 }
 

@@ -195,7 +195,10 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if process != nil {
 		defer process.Release()
 	}
-	if result = router.enterKey(); result.action != 0 {
+	if result = router.enterKey(); result.action == 0 {
+		result = router.enterShard()
+	}
+	if result.action != 0 {
 		router.admission.leaveKey()
 		return result
 	}
@@ -339,17 +342,20 @@ type admission struct {
 	// place and limitPlace are the places of the request among the requests of its key, for
 	// Settings.MaxKeyInflight and for keylimit.Limit.Concurrent.
 	place, limitPlace keylimit.Place
+	// shardPlace is the place of the request among the requests of its shard; see router.enterShard.
+	shardPlace keylimit.Place
 }
 
-// isActive reports whether the request is admitted, or has a place among the requests of its key.
+// isActive reports whether the request is admitted, or has a place among the requests of its key or shard.
 func (a *admission) isActive() bool {
-	return a.end != nil || a.place.IsTaken() || a.limitPlace.IsTaken()
+	return a.end != nil || a.place.IsTaken() || a.limitPlace.IsTaken() || a.shardPlace.IsTaken()
 }
 
-// leaveKey gives up the places of the request among the requests of its key. It is called early for an
+// leaveKey gives up the places of the request among the requests of its key and shard. It is called early for an
 // upgraded connection and for an event stream, which do not count.
 func (a *admission) leaveKey() {
 	a.place.Leave()
+	a.shardPlace.Leave()
 	a.limitPlace.Leave()
 }
 

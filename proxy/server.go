@@ -79,6 +79,7 @@ type Server struct {
 	// Limits of keys.
 
 	keyGate    keylimit.Gate // for Settings.MaxKeyInflight
+	shardGate  keylimit.Gate // for Settings.MaxShardInflight with Options.Processes
 	limitGate  keylimit.Gate // for keylimit.Limit.Concurrent
 	keyBuckets *keylimit.Buckets
 	keyHasher  keylimit.Hasher

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/procpool"
 	"shardway/proxy/route"
+	"shardway/shardmap"
 )
 
 // turnApp is an app that records the order of its requests and how many run at the same time. Each
@@ -111,11 +114,33 @@ var inflightLimits = []struct {
 	{"key", "key-busy", func(o *proxy.Options, limit int) { o.MaxKeyInflight = limit }},
 }
 
+// processPerKey connects each key to the app of the test, as if each key had its own process of the app.
+type processPerKey struct {
+	dial func(ctx context.Context) (net.Conn, error)
+}
+
+func (processPerKey) CheckKey([]byte) error { return nil }
+
+func (processPerKey) TargetOf(shard shardmap.Shard, key []byte) procpool.Target {
+	return procpool.Target{Shard: shard, Key: string(key)}
+}
+
+func (p processPerKey) Dial(ctx context.Context, _ procpool.Target) (net.Conn, error) {
+	return p.dial(ctx)
+}
+
+// limitShardOfProcesses sets a limit for all processes of a shard together.
+func limitShardOfProcesses(o *proxy.Options, limit int) {
+	o.MaxShardInflight, o.Processes = limit, processPerKey{o.DialUpstream}
+}
+
 // eachInflightLimit runs a test in virtual time for each of the in-flight limits, with a limit of one
 // request and the given queue.
 func eachInflightLimit(t *testing.T, queued int, test func(t *testing.T, limit func(*proxy.Options), code string)) {
 	t.Helper()
-	for _, kind := range inflightLimits {
+	withProcesses := inflightLimits[0]
+	withProcesses.name, withProcesses.set = "shard with a process per key", limitShardOfProcesses
+	for _, kind := range append(slices.Clone(inflightLimits), withProcesses) {
 		t.Run(kind.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test(t, func(o *proxy.Options) {
@@ -133,12 +158,19 @@ func TestShardQueueKeepsOrderOfArrival(t *testing.T) {
 	eachInflightLimit(t, 7, func(t *testing.T, limit func(*proxy.Options), code string) {
 		t.Helper()
 		app, owner, others := turns(t, limit)
+		var other string // another key of the shard
+		for i := 0; other == "" || shardmap.ShardOf(other, shards) != shardmap.ShardOf("k", shards); i++ {
+			other = fmt.Sprint("other ", i)
+		}
 		fronts := []*node{owner, others[0], others[1]}
 		var all []*client
 		var want []string
 		for i := range 8 {
-			path := fmt.Sprint("/", i)
-			all, want = append(all, fronts[i%3].asks([]string{"GET", "POST"}[i%2], path, "k")), append(want, path)
+			path, key := fmt.Sprint("/", i), "k"
+			if code == "shard-busy" && i%2 == 1 {
+				key = other
+			}
+			all, want = append(all, fronts[i%3].asks([]string{"GET", "POST"}[i%2], path, key)), append(want, path)
 		}
 		began := time.Now()
 		owner.asks("GET", "/beyond", "k").wantAnswer("beyond the queue", 503, code)
