@@ -125,6 +125,10 @@ func mutantsOfEventStreams() []mutant {
 			edits: in("proxy/eventrelay.Stream.MayResume", "		stream.recent = [maxResumes]time.Time{}\n", "		if !PLANTED {\n			stream.recent = [maxResumes]time.Time{}\n		}\n"),
 		},
 		{
+			rule: "an owner that drains its clients does not end the streams of other nodes", found: "TestStreamOfPeerContinuesWhileClientsDrain",
+			edits: in("proxy.sweeper.causeOfStreamEnd", "&& !sweeper.continuesForPeer(c, current) {", "&& (PLANTED || !sweeper.continuesForPeer(c, current)) {"),
+		},
+		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
 			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonRestarting {", "	if result.reason == route.ReasonRestarting && !PLANTED {"),
 		},

@@ -164,6 +164,45 @@ func TestStreamSurvivesRestartsInPlace(t *testing.T) {
 	})
 }
 
+// The stream of another node continues at an owner that restarts in place, until the owner holds the
+// shard. Once, the owner interrupted the stream every 250 ms while it waited for its own clients. The
+// ingress resumed it three times, and then ended it.
+func TestStreamOfPeerContinuesWhileClientsDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newStreams(t, false)
+		l := w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		ownClient := w.first.dial() // its request delays the restart
+		ownClient.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		slow := w.another()
+		drained := make(chan error, 1)
+		go func() { drained <- w.first.DrainClients(t.Context()) }()
+		for range 8 {
+			time.Sleep(time.Second / 2)
+			l.sends("data: more\n\n")
+			w.reads("data: more\n\n")
+		}
+		_, _ = io.WriteString(slow.Conn, "HTTP/1.1 204 No Content\r\n\r\n")
+		if _, body := ownClient.head("GET"); body != nil {
+			_, _ = io.Copy(io.Discard, body)
+		}
+		_ = ownClient.Close()
+		if err := <-drained; err != nil {
+			t.Errorf("DrainClients: %v", err)
+		}
+		w.first.swap(1, 1, held(route.ReasonRestarting))
+		w.front.swap(1, 1, held(route.ReasonRestarting))
+		<-l.over
+		for _, n := range []*node{w.front, w.next} {
+			n.swap(1, 2, held(route.ReasonMoving))
+			n.swap(2, 2, remote("next", 2))
+		}
+		w.next.swap(2, 2, local(2))
+		_, _ = io.WriteString(w.another().wants(t, "1", "1").begins(resumable, "").Conn, "0\r\n\r\n")
+		w.ends("", true)
+	})
+}
+
 // A stream whose app breaks it again and again is resumed up to three times a minute.
 func TestRepeatedlyBrokenStreamEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {

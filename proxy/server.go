@@ -309,6 +309,7 @@ func (s *Server) SetDraining(on bool) { s.lifecycle.SetDraining(on) }
 // not delay Shutdown. Its connection is closed, and the client may repeat it at another node. An
 // event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.lifecycle.SetServesPeers(false)
 	s.lifecycle.StopAccepting(ctx)
 	defer s.webSockets.idleSockets.Close()
 	defer s.upstreams.close()
@@ -329,9 +330,10 @@ func (s *Server) abortConns() {
 }
 
 // DrainClients stops accepting like Shutdown, and waits until no client is connected. Forwarded
-// requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx; it
+// requests of other nodes continue, and their resumable event streams do not end. If ctx ends first, DrainClients returns the error of ctx; it
 // aborts no connection.
 func (s *Server) DrainClients(ctx context.Context) error {
+	s.lifecycle.SetServesPeers(true)
 	s.lifecycle.StopAccepting(ctx)
 	return s.lifecycle.AwaitDrained(ctx, s.conns.AllClientsClosed)
 }

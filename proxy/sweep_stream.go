@@ -60,10 +60,18 @@ func (sweeper *sweeper) causeOfStreamEnd(c *client, current inflight.Run, table 
 	if hasShard && !runsAtRoute(current, c.slot.Node.Load(), table.Route(current.Shard)) {
 		return cause.ShardMoved
 	}
-	if sweeper.lifecycle.IsStopping() {
+	if sweeper.lifecycle.IsStopping() && !sweeper.continuesForPeer(c, current) {
 		return cause.Leaving
 	}
 	return cause.None
+}
+
+// continuesForPeer reports whether a run is a resumable event stream of another node, and this node
+// still serves other nodes. If the stream ended, its ingress would resume it at this node immediately.
+// It ends when the shard is held.
+func (sweeper *sweeper) continuesForPeer(c *client, current inflight.Run) bool {
+	isForwarded := c.ingress != "" && sweeper.lifecycle.ServesPeers()
+	return isForwarded && current.Has(inflight.Events) && c.slot.Events.IsResumable(current.Number)
 }
 
 // eventStreamGrace returns the grace period of an event stream, given the grace period of other

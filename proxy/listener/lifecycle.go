@@ -22,6 +22,8 @@ type Lifecycle struct {
 
 	clock    *coarsetime.Clock
 	draining atomic.Bool
+	// servesPeers is the result of ServesPeers.
+	servesPeers atomic.Bool
 	// drainDeadline is the result of DrainDeadline. It is set before Listeners is stopped.
 	drainDeadline atomic.Int64
 }
@@ -40,6 +42,13 @@ func (lifecycle *Lifecycle) SetDraining(on bool) { lifecycle.draining.Store(on) 
 
 // IsDraining reports whether connections of clients must close after their present response.
 func (lifecycle *Lifecycle) IsDraining() bool { return lifecycle.draining.Load() }
+
+// SetServesPeers sets the result of ServesPeers. It must be called before StopAccepting.
+func (lifecycle *Lifecycle) SetServesPeers(on bool) { lifecycle.servesPeers.Store(on) }
+
+// ServesPeers reports whether forwarded requests of other nodes continue although the node is
+// stopping.
+func (lifecycle *Lifecycle) ServesPeers() bool { return lifecycle.servesPeers.Load() }
 
 // IsAborted reports whether all connections must be aborted.
 func (lifecycle *Lifecycle) IsAborted() bool { return lifecycle.AbortCtx.Err() != nil }
