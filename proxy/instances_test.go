@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,14 +106,36 @@ func TestNodeWithOneInstanceSendsNoInstanceHeader(t *testing.T) {
 // The old instance must not get the request under the new epoch.
 func TestRequestIsRoutedAgainIfItsShardMovesToASibling(t *testing.T) {
 	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", apps.options)
+	epoch := uint64(1)
+	for range 3 { // new and idle connections, and the event loop
+		for instance := range uint8(3) {
+			epoch++
+			old := fmt.Sprintf("%d instance=%d epoch=%d", instance, instance+1, epoch)
+			n.swap(epoch, epoch, atInstance(instance, epoch))
+			if got := n.getBody(t, "X-Shard-Key", "alice"); got != old { // leaves an idle connection
+				t.Errorf("response %q, want %q", got, old)
+			}
+			epoch++
+			sibling := (instance + 1) % 3
+			move := func() { n.swap(epoch, epoch, atInstance(sibling, epoch)) }
+			n.beforeAdmit.Store(&move)
+			want := fmt.Sprintf("%d instance=%d epoch=%d", sibling, sibling+1, epoch)
+			if got := n.getBody(t, "X-Shard-Key", "alice"); got != want {
+				t.Errorf("response %q, want %q", got, want)
+			}
+		}
+	}
+}
+
+// A shard may also move to a sibling while the node dials the old instance.
+func TestRequestIsRoutedAgainIfItsShardMovesDuringTheDial(t *testing.T) {
+	apps := newInstanceApps(t)
 	var n *node
-	moved := false
+	var once sync.Once
 	dial := apps.dials[0]
 	apps.dials[0] = func(ctx context.Context) (net.Conn, error) {
-		if !moved {
-			moved = true
-			n.swap(9, 9, atInstance(1, 9)) // the dial of the old instance succeeds afterwards
-		}
+		once.Do(func() { n.swap(9, 9, atInstance(1, 9)) }) // the dial of the old instance succeeds afterwards
 		return dial(ctx)
 	}
 	n = newNode(t, "a", "", apps.options)
@@ -121,13 +144,6 @@ func TestRequestIsRoutedAgainIfItsShardMovesToASibling(t *testing.T) {
 	}
 	if hits := apps.hits[0].Load(); hits != 0 {
 		t.Errorf("the old instance got %d requests", hits)
-	}
-	// The same for a connection that is idle.
-	n.swap(10, 10, atInstance(0, 10))
-	_ = n.getBody(t, "X-Shard-Key", "alice")
-	n.swap(11, 11, atInstance(2, 11))
-	if got := n.getBody(t, "X-Shard-Key", "alice"); got != "2 instance=3 epoch=11" {
-		t.Errorf("response %q", got)
 	}
 }
 
@@ -150,8 +166,9 @@ func TestShardOfAnAbsentInstanceWaits(t *testing.T) {
 	apps.dials[1] = nil
 	n := newNode(t, "a", "", apps.options)
 	n.swap(5, 5, atInstance(1, 5))
-	done := make(chan string)
+	done := make(chan string, 1)
 	go func() { done <- n.getBody(t, "X-Shard-Key", "alice") }()
+	until(t, "the request waits or has a response", func() bool { return n.room.Stats().Waiting > 0 || len(done) > 0 })
 	n.swap(6, 6, atInstance(2, 6))
 	if got := <-done; got != "2 instance=3 epoch=6" {
 		t.Errorf("response %q", got)

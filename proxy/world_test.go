@@ -52,6 +52,7 @@ type node struct {
 	running             atomic.Int32
 	asked               atomic.Int32 // calls of Admit
 	admitted            atomic.Int32
+	beforeAdmit         atomic.Pointer[func()] // runs once, at the next call of Admit; nil: none
 	dials               atomic.Int32
 	wanted              atomic.Int32               // attempts to open a stream, failed ones included
 	lanes               atomic.Int32               // streams opened
@@ -80,6 +81,9 @@ type node struct {
 func (n *node) Table() *route.Table { return n.table.Load() }
 
 func (n *node) Admit(s shardmap.Shard) (uint64, func(), error) {
+	if f := n.beforeAdmit.Swap(nil); f != nil {
+		(*f)()
+	}
 	n.asked.Add(1)
 	n.running.Add(1)
 	if r := route.Refusal(n.refuse.Load()); r != 0 {
