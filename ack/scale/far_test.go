@@ -36,3 +36,23 @@ func TestFarNodesKeepTheirLeasesInLargeClusters(t *testing.T) {
 		}
 	}
 }
+
+// Answers of a leader that has been killed are still in transit to followers. A voter decides whether
+// to confirm such an answer while there is no leader.
+func TestAnswersOfKilledLeaderArriveDuringElection(t *testing.T) {
+	o := lan(ack.TakeoverImmediate)
+	o.Instant = true
+	o.Nodes, o.Shards, o.Latency, o.Lease = 10, 64, 45*time.Millisecond, 2*time.Second
+	s := scale.New(o)
+	for kill := range 2 { // three of five voters remain
+		if !s.Run(time.Minute, s.Settled) {
+			t.Fatalf("the cluster does not settle after %d kills", kill)
+		}
+		s.Pass(time.Second)
+		s.Kill(s.Alive()[0])
+		s.Pass(time.Millisecond)
+	}
+	if !s.Run(time.Minute, s.Settled) {
+		t.Error("the cluster does not settle")
+	}
+}

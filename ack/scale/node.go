@@ -92,6 +92,9 @@ func (n *Node) send(heartbeat ack.Heartbeat) {
 	n.s.after(n.latencyTo(l), func() { l.receive(n, data) })
 }
 
+// isLeading reports whether the node is the leader. No node leads during an election.
+func (n *Node) isLeading() bool { return n.s.leader != nil && n.s.leader.node == n }
+
 // latencyTo returns the latency of a message to or from the leader.
 func (n *Node) latencyTo(l *leaderLoop) time.Duration {
 	if l.node == n {
