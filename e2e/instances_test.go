@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,12 +16,6 @@ import (
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
 )
-
-// shardPlace is the app instance that owns a shard.
-type shardPlace struct {
-	node     string
-	instance int
-}
 
 // instancesTest is a cluster of three nodes with three app instances each.
 type instancesTest struct {
@@ -49,8 +42,8 @@ func startInstances(t *testing.T) *instancesTest {
 	}
 	c.AwaitServing(t)
 	test := &instancesTest{T: t, Cluster: c, hung: map[string][][2]int64{}}
-	test.awaitPlaces("all instances own shards", func(places []shardPlace) bool {
-		owners := map[shardPlace]bool{}
+	test.awaitPlaces("all instances own shards", func(places []cluster.Place) bool {
+		owners := map[cluster.Place]bool{}
 		for _, place := range places {
 			owners[place] = true
 		}
@@ -59,40 +52,12 @@ func startInstances(t *testing.T) *instancesTest {
 	return test
 }
 
-// places returns the owner of each shard, and whether any shard moves.
-func (x *instancesTest) places() (places []shardPlace, moving bool, err error) {
-	request, err := http.NewRequestWithContext(x.Context(), http.MethodGet, "http://"+x.Running()[0].Admin+"/v1/shards", http.NoBody)
-	if err != nil {
-		return nil, false, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var list struct {
-		Shards []struct {
-			State    string `json:"state"`
-			Owner    string `json:"owner"`
-			Instance int    `json:"instance"`
-		} `json:"shards"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
-		return nil, false, err
-	}
-	for _, shard := range list.Shards {
-		places = append(places, shardPlace{shard.Owner, shard.Instance})
-		moving = moving || shard.State != "owned"
-	}
-	return places, moving, nil
-}
-
 // awaitPlaces waits until no shard moves and done returns true.
-func (x *instancesTest) awaitPlaces(what string, done func([]shardPlace) bool) []shardPlace {
+func (x *instancesTest) awaitPlaces(what string, done func([]cluster.Place) bool) []cluster.Place {
 	x.Helper()
-	var result []shardPlace
+	var result []cluster.Place
 	cluster.Await(x.T, what, func() error {
-		places, moving, err := x.places()
+		places, moving, err := x.Running()[0].Places(x.Context())
 		switch {
 		case err != nil:
 			return err
@@ -111,20 +76,20 @@ func (x *instancesTest) awaitPlaces(what string, done func([]shardPlace) bool) [
 // returns the function that brings the instance back.
 func (x *instancesTest) failInstance(node *cluster.Node, instance int, hang bool) (restore func()) {
 	x.Helper()
-	app, place := node.Instances[instance], shardPlace{node.ID, instance + 1}
-	before := x.awaitPlaces("the instance owns shards", func(places []shardPlace) bool { return slices.Contains(places, place) })
+	app, place := node.Instances[instance], cluster.Place{Node: node.ID, Instance: instance + 1}
+	before := x.awaitPlaces("the instance owns shards", func(places []cluster.Place) bool { return slices.Contains(places, place) })
 	from := history.Now()
 	if hang {
 		app.Signal(x.T, syscall.SIGSTOP)
 	} else {
 		app.Kill(x.T)
 	}
-	after := x.awaitPlaces("the shards of the instance have moved", func(places []shardPlace) bool { return !slices.Contains(places, place) })
+	after := x.awaitPlaces("the shards of the instance have moved", func(places []cluster.Place) bool { return !slices.Contains(places, place) })
 	for shard := range before {
 		switch {
 		case before[shard] != place && after[shard] != before[shard]:
 			x.Errorf("shard %d moved from %v to %v, and %v has failed", shard, before[shard], after[shard], place)
-		case before[shard] == place && after[shard].node != node.ID:
+		case before[shard] == place && after[shard].Node != node.ID:
 			x.Errorf("shard %d of %v went to another node: %v", shard, place, after[shard])
 		}
 	}
@@ -135,7 +100,7 @@ func (x *instancesTest) failInstance(node *cluster.Node, instance int, hang bool
 		} else {
 			app.Start(x.T)
 		}
-		x.awaitPlaces("the instance has shards again", func(places []shardPlace) bool { return slices.Contains(places, place) })
+		x.awaitPlaces("the instance has shards again", func(places []cluster.Place) bool { return slices.Contains(places, place) })
 	}
 }
 

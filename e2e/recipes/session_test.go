@@ -142,7 +142,7 @@ func checkSessions(t *testing.T, w *world, clients []*sessionClient) {
 	crashed.start(t)
 	crashed.awaitPort(t)
 	for _, c := range clients {
-		if c.last.Instance != crashed.node {
+		if c.last.Instance != crashed.name {
 			c.keepSession(t, cluster.Addrs(w.Running()), false)
 			continue
 		}

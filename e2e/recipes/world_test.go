@@ -19,13 +19,14 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// command returns the command line and the additional environment of the instance of a node. The
+// command returns the command line and the additional environment of an instance. name is the ID of its node, or NODE/INSTANCE. The
 // instance must listen on 127.0.0.1 at port, and may keep files in dir, which exists.
-type command func(node string, port int, dir string) (args, env []string)
+type command func(name string, port int, dir string) (args, env []string)
 
 // instance is one instance of the real software.
 type instance struct {
-	node string
+	// name is the ID of its node, or NODE/INSTANCE if the node has several instances.
+	name string
 	addr string
 	args []string
 	env  []string
@@ -35,15 +36,21 @@ type instance struct {
 	ended   chan struct{}
 }
 
-// world is a cluster of three nodes with an instance of the software behind each.
+// world is a cluster of three nodes with instances of the software behind each.
 type world struct {
 	*cluster.Cluster
-	instances map[string]*instance // by the ID of the node
+	instances map[string]*instance // by name
 }
 
 // startWorld starts three instances and three nodes with these flags. It returns when the nodes serve all shards.
 // Nodes hold their shards during a restart in place.
 func startWorld(t *testing.T, run command, flags ...string) *world {
+	t.Helper()
+	return startWorldOf(t, 1, run, flags...)
+}
+
+// startWorldOf is startWorld with several instances behind each node.
+func startWorldOf(t *testing.T, perNode int, run command, flags ...string) *world {
 	t.Helper()
 	binaries := build.Binaries(t)
 	w := &world{instances: map[string]*instance{}}
@@ -54,20 +61,18 @@ func startWorld(t *testing.T, run command, flags ...string) *world {
 	must(t, err)
 	t.Cleanup(ports.Close)
 	for _, id := range []string{"a", "b", "c"} {
-		port, err := ports.Free()
-		must(t, err)
-		x := &instance{node: id, addr: fmt.Sprint("127.0.0.1:", port), dir: filepath.Join(w.Dir(), "instance-"+id)}
-		must(t, os.Mkdir(x.dir, 0o700))
-		x.args, x.env = run(id, port, x.dir)
-		w.instances[id] = x
-		x.start(t)
-		t.Cleanup(func() {
-			if t.Failed() {
-				x.printLog(t)
+		var upstreams []string
+		for number := 1; number <= perNode; number++ {
+			name := id
+			if perNode > 1 {
+				name = fmt.Sprint(id, "/", number)
 			}
-			x.kill()
-		})
-		w.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+x.addr)
+			port, err := ports.Free()
+			must(t, err)
+			x := w.startInstance(t, name, port, run)
+			upstreams = append(upstreams, "http://"+x.addr)
+		}
+		w.Prepare(t, "--bootstrap-expect", "3", "--upstream="+strings.Join(upstreams, ","))
 	}
 	for _, x := range w.instances {
 		x.awaitPort(t)
@@ -78,6 +83,23 @@ func startWorld(t *testing.T, run command, flags ...string) *world {
 	}
 	w.AwaitServing(t)
 	return w
+}
+
+// startInstance starts an instance, which ends with the test.
+func (w *world) startInstance(t *testing.T, name string, port int, run command) *instance {
+	t.Helper()
+	x := &instance{name: name, addr: fmt.Sprint("127.0.0.1:", port), dir: filepath.Join(w.Dir(), "instance-"+strings.ReplaceAll(name, "/", "-"))}
+	must(t, os.Mkdir(x.dir, 0o700))
+	x.args, x.env = run(name, port, x.dir)
+	w.instances[name] = x
+	x.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			x.printLog(t)
+		}
+		x.kill()
+	})
+	return x
 }
 
 // start starts the process of the instance. The process ends with the test.
@@ -103,7 +125,7 @@ func (x *instance) start(t *testing.T) {
 func (x *instance) printLog(t *testing.T) {
 	t.Helper()
 	text, _ := os.ReadFile(filepath.Join(x.dir, "log"))
-	t.Logf("output of the instance of node %s:\n%s", x.node, text[max(0, len(text)-8000):])
+	t.Logf("output of instance %s:\n%s", x.name, text[max(0, len(text)-8000):])
 }
 
 // kill ends the process and its children with kill -9.
@@ -115,7 +137,7 @@ func (x *instance) kill() {
 // awaitPort waits until the instance accepts connections.
 func (x *instance) awaitPort(t *testing.T) {
 	t.Helper()
-	cluster.Await(t, "the instance of node "+x.node+" accepts connections", func() error {
+	cluster.Await(t, "instance "+x.name+" accepts connections", func() error {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", x.addr)
 		if err != nil {
 			return err

@@ -3,12 +3,39 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"testing"
 
 	"shardway/e2e/kit/history"
 )
+
+// Place is the app instance that owns a shard.
+type Place struct {
+	Node string
+	// Instance is the number of the instance, which starts at 1.
+	Instance int
+}
+
+// Places returns the owner of each shard, and whether any shard moves or has no owner.
+func (n *Node) Places(ctx context.Context) (places []Place, moving bool, err error) {
+	var list struct {
+		Shards []struct {
+			State    string `json:"state"`
+			Owner    string `json:"owner"`
+			Instance int    `json:"instance"`
+		} `json:"shards"`
+	}
+	if err = n.getAdmin(ctx, "/v1/shards", &list); err != nil {
+		return nil, false, err
+	}
+	for _, shard := range list.Shards {
+		places = append(places, Place{Node: shard.Owner, Instance: shard.Instance})
+		moving = moving || shard.State != "owned"
+	}
+	return places, moving, nil
+}
 
 // AddInstance starts a further app behind a node that has not started yet. The app is in no history of
 // the cluster: the test checks its runs itself (App.Runs).

@@ -34,7 +34,10 @@ func (m Map) Owner(shard int) string {
 }
 
 // OwnerOf returns the owner of the shard of a key.
-func (m Map) OwnerOf(key string) string { return m.Owner(load.ShardOf(key, m.Shards)) }
+func (m Map) OwnerOf(key string) string { return m.Owner(m.ShardOf(key)) }
+
+// ShardOf returns the shard of a key.
+func (m Map) ShardOf(key string) int { return load.ShardOf(key, m.Shards) }
 
 // Counts returns the number of shards by owner. The number of orphaned shards has the key "".
 func (m Map) Counts() map[string]int {
