@@ -71,7 +71,7 @@ func commands(t *testing.T) map[string][]string {
 
 // foreign are flags of other programs that pages name.
 func foreign() []string {
-	return []string{"--cacert", "--from-file", "--replicas", "--force", "--now", "--no-block", "--http", "--dir", "--user", "--migrations", "--automigrate", "--no-browser", "--ip", "--port"}
+	return []string{"--cacert", "--from-file", "--replicas", "--force", "--now", "--no-block", "--http", "--dir", "--user", "--migrations", "--automigrate", "--no-browser", "--ip", "--port", "--workers", "--threads", "--keep-alive", "--bind", "--max-requests"}
 }
 
 func TestFlagsOfThePagesExist(t *testing.T) {
