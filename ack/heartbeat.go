@@ -99,6 +99,10 @@ type Heartbeat struct {
 	// InstancesStartedAfter contains AppStartedAfter of each instance after the first one. It is
 	// empty for a node with one instance.
 	InstancesStartedAfter []shardmap.Epoch
+	// UnhealthyInstances are the configured instances that do not respond, and RemovedInstances those that
+	// are no longer configured. Both are only for status output. They are empty for a node with one
+	// instance.
+	UnhealthyInstances, RemovedInstances InstanceBits
 
 	// Results of hook calls.
 
@@ -119,6 +123,16 @@ type Heartbeat struct {
 	// KeepsAllShards means that more than MaxUnacquired shards remain, so all remain.
 	KeepsAllShards bool
 }
+
+// InstanceBits is a set of app instances of one node, with one bit per instance. Unlike
+// shardmap.InstanceSet, it may be empty.
+type InstanceBits uint32
+
+// Has reports whether the instance is in the set.
+func (b InstanceBits) Has(instance shardmap.Instance) bool { return b>>instance&1 == 1 }
+
+// With returns the set with one more instance. It must be less than shardmap.MaxInstances.
+func (b InstanceBits) With(instance shardmap.Instance) InstanceBits { return b | 1<<instance }
 
 // Refusal is the reason why a heartbeat did not count.
 type Refusal uint8
@@ -258,6 +272,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		for _, epoch := range h.InstancesStartedAfter {
 			w.uint(uint64(epoch))
 		}
+		w.uint(uint64(h.UnhealthyInstances))
+		w.uint(uint64(h.RemovedInstances))
 	}
 	return w.buf, nil
 }
@@ -269,7 +285,10 @@ func (h *Heartbeat) hasInstances() bool {
 }
 
 // OmitInstances removes the app instances from the heartbeat, as if the node had only the first one.
-func (h *Heartbeat) OmitInstances() { h.Instances, h.InstancesStartedAfter = 0, nil }
+func (h *Heartbeat) OmitInstances() {
+	h.Instances, h.InstancesStartedAfter = 0, nil
+	h.UnhealthyInstances, h.RemovedInstances = 0, 0
+}
 
 // instances reads the section about instances, if there is one.
 func (r *reader) instances(h *Heartbeat) {
@@ -280,6 +299,7 @@ func (r *reader) instances(h *Heartbeat) {
 	for range r.uint(0, shardmap.MaxInstances-1) {
 		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.epoch())
 	}
+	h.UnhealthyInstances, h.RemovedInstances = InstanceBits(r.uint(0, maxUint32)), InstanceBits(r.uint(0, maxUint32))
 	if !h.hasInstances() || h.Instances != h.Instances.Normalized() {
 		r.fail("set of instances")
 	}

@@ -95,10 +95,14 @@ func TestHeartbeatWithoutInstancesKeepsItsEncoding(t *testing.T) {
 		t.Errorf("%x became %x", before, after)
 	}
 	heartbeat.Instances, heartbeat.InstancesStartedAfter = shardmap.InstancesUpTo(2), []shardmap.Epoch{7}
+	heartbeat.UnhealthyInstances, heartbeat.RemovedInstances = heartbeat.UnhealthyInstances.With(1), heartbeat.RemovedInstances.With(31)
 	withInstances, _ := heartbeat.MarshalBinary()
 	var read Heartbeat
 	if err := read.UnmarshalBinary(withInstances); err != nil || read.Instances != heartbeat.Instances {
 		t.Errorf("instances %b, %v", read.Instances, err)
+	}
+	if !read.UnhealthyInstances.Has(1) || read.UnhealthyInstances.Has(0) || !read.RemovedInstances.Has(31) || read.RemovedInstances.Has(1) {
+		t.Errorf("unhealthy instances %b, removed instances %b", read.UnhealthyInstances, read.RemovedInstances)
 	}
 	withInstances[0] = byte(InstancesFormatVersion - 1)
 	if err := read.UnmarshalBinary(withInstances); !errors.Is(err, ErrCorrupt) {
@@ -118,6 +122,7 @@ func TestLargestHeartbeatFitsMaxMessage(t *testing.T) {
 		Boot: maxUint, Nonce: maxUint, Number: maxUint, Echo: Echo{Term: maxUint, Number: maxUint}, Term: maxUint, Applied: maxUint, Acked: maxUint,
 		AppStartedAfter: maxUint, KeyConfigDigest: maxUint, Weight: maxWeight, Zone: longID, ReleasesDigest: [32]byte{1}, UnreleasedMoves: MaxShards, WaitingShards: MaxShards,
 		Instances: shardmap.InstancesUpTo(shardmap.MaxInstances), InstancesStartedAfter: slices.Repeat([]shardmap.Epoch{maxUint}, shardmap.MaxInstances-1),
+		UnhealthyInstances: maxUint32, RemovedInstances: maxUint32,
 	}
 	for i := range MaxUnacquired {
 		shard := shardmap.Shard((i+1)*MaxShards/MaxUnacquired - 1)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"shardway/admin/api"
+	"shardway/shardmap"
 )
 
 // status responds with the status of the node: a page for browsers, and otherwise JSON.
@@ -65,15 +66,19 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, list)
 }
 
-// shardsOf returns the rows of the shards that a node owns or will own. An empty node selects the
-// orphaned shards.
+// shardsOf returns the rows of the shards that a node, or an app instance NODE/INSTANCE, owns or will own. An
+// empty node selects the orphaned shards.
 func (s *Server) shardsOf(node string, rows []api.Shard) ([]api.Shard, error) {
 	if node == "" {
 		return filterRows(rows, func(x api.Shard) bool { return x.Owner == "" }), nil
 	}
-	rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || x.To == node })
+	id, instance, isInstance := shardmap.ParseInstance(shardmap.NodeID(node))
+	isOwner := func(owner string, number int) bool {
+		return owner == string(id) && (!isInstance || number == instance.Number())
+	}
+	rows = filterRows(rows, func(x api.Shard) bool { return isOwner(x.Owner, x.Instance) || isOwner(x.To, x.ToInstance) })
 	if len(rows) == 0 {
-		return rows, s.checkNode(node)
+		return rows, s.checkNode(string(id))
 	}
 	return rows, nil
 }

@@ -96,7 +96,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	all := s.api.Cluster.Shards().Shards
 	sameOwner := int(location.Shard) < len(all) && all[location.Shard].Owner == location.Owner
 	if sameOwner {
-		location.StaleReturn = all[location.Shard].StaleReturn
+		location.StaleReturn, location.Instance = all[location.Shard].StaleReturn, all[location.Shard].Instance
 	}
 	return writeJSON(w, location)
 }

@@ -24,8 +24,11 @@ type Event struct {
 	Term  uint64 `json:"term"`
 
 	// Node is the node that the event is about.
-	Node   string `json:"node,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Node string `json:"node,omitempty"`
+	// Instance is the number of the app instance of Node that the event is about. Zero means that the
+	// event is about the node or its whole app.
+	Instance int    `json:"instance,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 	// State is the new state of the cluster; see ClusterStateChanged.
 	State string `json:"state,omitempty"`
 
@@ -63,12 +66,16 @@ type Change struct {
 // MaxMoves is the maximum length of Change.Moves.
 const MaxMoves = 32
 
-// ShardMoves is the number of shards that move from one node to another. From is empty for
+// ShardMoves is the number of shards that move from one owner to another. From is empty for
 // orphaned shards.
 type ShardMoves struct {
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
-	Shards int    `json:"shards"`
+	From string `json:"from,omitempty"`
+	// FromInstance and ToInstance are the numbers of the app instances of From and To. They are zero if no
+	// node has several instances. From and To are equal if shards move between instances of one node.
+	FromInstance int    `json:"from_instance,omitempty"`
+	To           string `json:"to,omitempty"`
+	ToInstance   int    `json:"to_instance,omitempty"`
+	Shards       int    `json:"shards"`
 }
 
 // Phase is the duration of one phase of a change.

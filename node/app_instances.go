@@ -74,7 +74,7 @@ func (n *Node) onInstanceHealthChange(instance shardmap.Instance) {
 		n.onAppHealthChange()
 		return
 	}
-	n.events.Add(eventlog.AppHealth(shardmap.InstanceName(n.self, instance), n.health.IsHealthy(int(instance))))
+	n.events.Add(eventlog.InstanceHealth(n.self, instance, n.health.IsHealthy(int(instance))))
 	n.updateAfterHealthChange()
 }
 
@@ -115,7 +115,16 @@ func (is *instanceSelection) addTo(now time.Duration, observation *ackagent.Obse
 		return
 	}
 	committed := observation.State.Committed()
-	health := is.selector.Update(now, is.health.Checks(), func(instance shardmap.Instance) bool {
+	checks := is.health.Checks()
+	for i, check := range checks {
+		switch {
+		case check.Absent:
+			observation.RemovedInstances = observation.RemovedInstances.With(shardmap.Instance(i))
+		case check.Unhealthy:
+			observation.UnhealthyInstances = observation.UnhealthyInstances.With(shardmap.Instance(i))
+		}
+	}
+	health := is.selector.Update(now, checks, func(instance shardmap.Instance) bool {
 		return committed.InstanceCount(is.self, instance) > 0
 	})
 	observation.Instances, observation.Unhealthy, observation.App = health.Instances, health.Unhealthy, health.App

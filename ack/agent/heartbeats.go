@@ -43,6 +43,7 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 		Unhealthy: obs.Unhealthy, App: obs.App, AppStartedAfter: obs.AppStartedAfter,
 		ReturnsNeedRestart: obs.ReturnsNeedRestart && !a.options.Gateway,
 		Instances:          obs.Instances, InstancesStartedAfter: obs.InstancesStartedAfter,
+		UnhealthyInstances: obs.UnhealthyInstances, RemovedInstances: obs.RemovedInstances,
 		Leaving: obs.Leaving, Goodbye: a.stopped,
 	}
 	if !heartbeat.FormatVersion.HasInstances() {

@@ -98,9 +98,11 @@ type Observation struct {
 	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
 	ReturnsNeedRestart bool
 	AppStartedAfter    shardmap.Epoch
-	// Instances and InstancesStartedAfter are the fields of ack.Heartbeat.
-	Instances             shardmap.InstanceSet
-	InstancesStartedAfter []shardmap.Epoch
+	// Instances, InstancesStartedAfter, UnhealthyInstances and RemovedInstances are the fields of
+	// ack.Heartbeat.
+	Instances                            shardmap.InstanceSet
+	InstancesStartedAfter                []shardmap.Epoch
+	UnhealthyInstances, RemovedInstances ack.InstanceBits
 
 	// The stop of the node. Once set, neither Leaving nor Stopping may be reset.
 

@@ -24,9 +24,10 @@ type MapNode struct {
 type Location struct {
 	Key      string `json:"key"`
 	Shard    uint32 `json:"shard"`
-	Owner    string `json:"owner"`    // empty if orphaned
-	Endpoint string `json:"endpoint"` // HTTP endpoint of the owner
-	Epoch    uint64 `json:"epoch"`    // of the committed map
+	Owner    string `json:"owner"`              // empty if orphaned
+	Instance int    `json:"instance,omitempty"` // as in Shard
+	Endpoint string `json:"endpoint"`           // HTTP endpoint of the owner
+	Epoch    uint64 `json:"epoch"`              // of the committed map
 	// Unavailable and StaleReturn are as in Shard.
 	Unavailable string `json:"unavailable,omitempty"`
 	StaleReturn bool   `json:"stale_return,omitempty"`

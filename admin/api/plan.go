@@ -25,10 +25,14 @@ type HeldBackNode struct {
 	Shards int `json:"shards"`
 }
 
-// PlannedMoves are shards that move from one node to another for the same reason.
+// PlannedMoves are shards that move from one owner to another for the same reason.
 type PlannedMoves struct {
 	From string `json:"from"` // empty means orphaned
 	To   string `json:"to"`   // empty means that no node will own them
+	// FromInstance and ToInstance are the numbers of the app instances. They are absent if no node has
+	// several instances.
+	FromInstance int `json:"from_instance,omitempty"`
+	ToInstance   int `json:"to_instance,omitempty"`
 	// Why is a reason as in the history of a shard, or pin, spread or orphan.
 	Why string `json:"why"`
 	// Proposed is true if the map with these moves has been proposed and awaits acknowledgements.

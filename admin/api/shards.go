@@ -16,8 +16,12 @@ type Shard struct {
 	Instance int    `json:"instance,omitempty"`
 	Epoch    uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
 	To       string `json:"to,omitempty"` // new owner in the current proposal
+	// ToInstance and PreviousInstance are the instances of To and Previous, as in Instance. To is equal to
+	// Owner if the shard moves between two instances of a node.
+	ToInstance int `json:"to_instance,omitempty"`
 	// Previous is the previous owner, or the last owner of an orphaned shard. Empty means none.
-	Previous string `json:"previous,omitempty"`
+	Previous         string `json:"previous,omitempty"`
+	PreviousInstance int    `json:"previous_instance,omitempty"`
 	// Released is true if the app of the previous owner has released the shard for the current owner,
 	// as far as the node has been informed.
 	Released bool `json:"released,omitempty"`
@@ -31,11 +35,15 @@ type Shard struct {
 
 // Move is a change of a shard's owner.
 type Move struct {
-	Epoch  uint64 `json:"epoch"` // of the committed map
-	Shard  uint32 `json:"shard"`
-	From   string `json:"from"` // empty means orphaned
-	To     string `json:"to"`   // empty means orphaned
-	Reason string `json:"reason"`
+	Epoch uint64 `json:"epoch"` // of the committed map
+	Shard uint32 `json:"shard"`
+	From  string `json:"from"` // empty means orphaned
+	To    string `json:"to"`   // empty means orphaned
+	// FromInstance and ToInstance are the numbers of the app instances. They are absent if no node has
+	// several instances.
+	FromInstance int    `json:"from_instance,omitempty"`
+	ToInstance   int    `json:"to_instance,omitempty"`
+	Reason       string `json:"reason"`
 }
 
 // ShardHistory is the response of GET /v1/shards/N.

@@ -151,7 +151,7 @@ type Node struct {
 // Instance is an app instance of a node.
 type Instance struct {
 	Number int    `json:"number"` // from 1 on
-	State  string `json:"state"`  // active, unhealthy, draining or drained
+	State  string `json:"state"`  // active, unhealthy, recovering (it failed repeatedly and gets no shards yet), draining, drained, removed (no longer configured), unknown (the node does not respond)
 	Shards int    `json:"shards"` // number of shards that it owns in the committed map
 }
 

@@ -39,7 +39,7 @@ func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderI
 		}
 		if view, isKnown := leaderloop.FindMember(views, name); isKnown {
 			refineWithLeaderView(node, view, isAlive, missedHeartbeatsState(raftState, view, a.options.View.Timing().DeadAfter))
-			node.Instances = instancesOf(committed, policy, view)
+			node.Instances = instancesOf(committed, policy, view, isAlive && !view.Silent && !view.Crashed)
 		}
 		if name == leaderID {
 			node.Role = "leader"
@@ -50,20 +50,25 @@ func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderI
 	return list
 }
 
-// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one.
-func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView) []api.Instance {
+// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one. isHeard
+// means that the view contains the present health of the instances. If the node is not heard, or if an instance is
+// no longer configured, the result contains the instance only as long as it owns shards.
+func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView, isHeard bool) []api.Instance {
 	count := leaderloop.InstanceCount(view)
 	if count < 2 {
 		return nil
 	}
-	instances := make([]api.Instance, count)
-	for i := range instances {
-		instance := shardmap.Instance(i)
+	var instances []api.Instance
+	for instance := range shardmap.Instance(count) {
 		shards := committed.InstanceCount(view.Node, instance)
-		instances[i] = api.Instance{
-			Number: instance.Number(), Shards: shards,
-			State: leaderloop.InstanceState(policy, view.Node, instance, view.Heartbeat.Instances, shards),
+		if isGone := !isHeard || view.Heartbeat.RemovedInstances.Has(instance); isGone && shards == 0 {
+			continue
 		}
+		state := "unknown"
+		if isHeard {
+			state = leaderloop.InstanceState(policy, view, instance, shards)
+		}
+		instances = append(instances, api.Instance{Number: instance.Number(), State: state, Shards: shards})
 	}
 	return instances
 }

@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"slices"
 
 	"shardway/ack"
 	"shardway/admin/api"
@@ -31,23 +30,30 @@ func (a *API) Shards() api.ShardList {
 	replicated := a.options.Router.State()
 	committed := replicated.Committed()
 	list := api.ShardList{Epoch: uint64(committed.Epoch()), Proposed: uint64(replicated.Proposed().Epoch()), Total: committed.Len(), Shards: make([]api.Shard, committed.Len())}
-	hasInstances := slices.ContainsFunc(committed.Members(), func(member shardmap.Member) bool { return member.Instances != 0 })
+	hasInstances := committed.HasInstances() || replicated.Proposed().HasInstances()
 	notServingReason := a.options.Findings().notServingReasons()
 	for i := range list.Shards {
 		shard := shardmap.Shard(i)
 		list.Shards[i] = api.Shard{
 			Shard: uint32(i), State: api.ShardOwned, Owner: string(committed.Owner(shard)), Epoch: uint64(committed.OwnedSince(shard)),
-			Previous: string(replicated.PreviousOwner(shard)),
 		}
+		previous, previousInstance, _ := shardmap.ParseInstance(replicated.PreviousOwner(shard))
+		list.Shards[i].Previous = string(previous)
 		if hasInstances && list.Shards[i].Owner != "" {
 			list.Shards[i].Instance = committed.Instance(shard).Number()
+		}
+		if hasInstances && previous != "" {
+			list.Shards[i].PreviousInstance = previousInstance.Number()
 		}
 		_, _, list.Shards[i].Released = replicated.ReleaseNote(shard)
 		list.Shards[i].Unavailable = notServingReason(list.Shards[i].Owner)
 		list.Shards[i].StaleReturn = replicated.IsBarred(committed.OwnerInstanceID(shard), shard)
 		switch {
 		case replicated.HasOpenProposal() && !replicated.Proposed().HasSameOwner(committed, shard):
-			list.Shards[i].State, list.Shards[i].To = api.ShardMoving, string(replicated.Proposed().OwnerInstanceID(shard))
+			list.Shards[i].State, list.Shards[i].To = api.ShardMoving, string(replicated.Proposed().Owner(shard))
+			if hasInstances && list.Shards[i].To != "" {
+				list.Shards[i].ToInstance = replicated.Proposed().Instance(shard).Number()
+			}
 		case committed.Owner(shard) == "":
 			list.Shards[i].State = api.ShardOrphaned
 		}

@@ -37,6 +37,14 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 	return event.Event{Kind: kind, Node: string(node)}
 }
 
+// InstanceHealth returns the event that an app instance of a node has become healthy or unhealthy. The node
+// must have several instances.
+func InstanceHealth(node shardmap.NodeID, instance shardmap.Instance, healthy bool) event.Event {
+	e := AppHealth(node, healthy)
+	e.Instance = instance.Number()
+	return e
+}
+
 // ProcessFailed returns the event that a process of the app for a key of a shard has failed. failures is the number of
 // consecutive failures for this key. The event does not contain the key, because anyone who may read events may read it.
 func ProcessFailed(node shardmap.NodeID, shard shardmap.Shard, failures int, reason string) event.Event {

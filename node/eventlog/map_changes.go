@@ -194,24 +194,51 @@ func (c *MapChangeRecorder) CaughtUp(state *ack.State) {
 // the most moved shards first.
 func (c *MapChangeRecorder) compare(base, next *shardmap.Map) event.Change {
 	change := event.Change{Base: uint64(base.Epoch())}
-	shardsMoved := map[event.ShardMoves]int{} // by the nodes From and To
+	shardsMoved := map[event.ShardMoves]int{} // by the owners From and To
+	numbers := instanceNumbers{base.HasInstances() || next.HasInstances()}
 	for _, move := range shardmap.Diff(base, next) {
 		change.Moved++
-		switch c.o.Self {
-		case move.To:
+		switch {
+		case move.IsWithinNode():
+		case move.To == c.o.Self:
 			change.Gained++
-		case move.From:
+		case move.From == c.o.Self:
 			change.Released++
 		}
-		shardsMoved[event.ShardMoves{From: string(move.From), To: string(move.To)}]++
+		shardsMoved[event.ShardMoves{
+			From: string(move.From), FromInstance: numbers.from(move), To: string(move.To), ToInstance: numbers.to(move),
+		}]++
 	}
 	for moves, count := range shardsMoved {
 		moves.Shards = count
 		change.Moves = append(change.Moves, moves)
 	}
 	slices.SortFunc(change.Moves, func(a, b event.ShardMoves) int {
-		return cmp.Or(cmp.Compare(b.Shards, a.Shards), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+		return cmp.Or(
+			cmp.Compare(b.Shards, a.Shards), cmp.Compare(a.From, b.From), cmp.Compare(a.FromInstance, b.FromInstance),
+			cmp.Compare(a.To, b.To), cmp.Compare(a.ToInstance, b.ToInstance),
+		)
 	})
 	change.Moves = slices.Clip(change.Moves[:min(len(change.Moves), event.MaxMoves)])
 	return change
+}
+
+// instanceNumbers returns the numbers of app instances for moves. hasInstances means that a node has several
+// instances; otherwise all numbers are zero.
+type instanceNumbers struct{ hasInstances bool }
+
+// from returns the number of the instance that a shard leaves; zero means none.
+func (in instanceNumbers) from(move shardmap.Move) int {
+	if !in.hasInstances || move.From == "" {
+		return 0
+	}
+	return move.FromInstance.Number()
+}
+
+// to returns the number of the instance that receives a shard; zero means none.
+func (in instanceNumbers) to(move shardmap.Move) int {
+	if !in.hasInstances || move.To == "" {
+		return 0
+	}
+	return move.ToInstance.Number()
 }

@@ -31,9 +31,11 @@ func (m *ShardMoves) Record(was, is *ack.State, reason string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	numbers := instanceNumbers{was.Committed().HasInstances() || is.Committed().HasInstances()}
 	for _, d := range shardmap.Diff(was.Committed(), is.Committed()) {
 		m.addLocked(api.Move{
 			Epoch: uint64(is.Committed().Epoch()), Shard: uint32(d.Shard), From: string(d.From), To: string(d.To), Reason: reason,
+			FromInstance: numbers.from(d), ToInstance: numbers.to(d),
 		})
 	}
 }

@@ -31,6 +31,9 @@ func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node 
 	if count < 2 {
 		return fmt.Errorf("%w: node %q has one app instance: name the node", api.ErrInvalid, node)
 	}
+	if action.Verb == api.Drain && member.Heartbeat.RemovedInstances.Has(instance) {
+		return fmt.Errorf("%w: the app instance %q is no longer configured, and owns no shards: name another instance", api.ErrInvalid, name)
+	}
 	if int(instance) >= count {
 		return fmt.Errorf("%w: node %q has the app instances 1 to %d", api.ErrInvalid, node, count)
 	}
@@ -55,17 +58,21 @@ func InstanceCount(member leader.MemberView) int {
 	return len(member.Heartbeat.InstancesStartedAfter) + 1
 }
 
-// InstanceState returns the state of an app instance of a node, for status output. The instance may own
-// shards if it is in mayOwn.
-func InstanceState(policy *ack.Policy, node shardmap.NodeID, instance shardmap.Instance, mayOwn shardmap.InstanceSet, shards int) string {
-	isDrained := policy.DrainsInstance(node, instance)
+// InstanceState returns the state of an app instance of a node that owns shards, for status output. view
+// contains the last heartbeat of the node.
+func InstanceState(policy *ack.Policy, view leader.MemberView, instance shardmap.Instance, shards int) string {
+	isDrained := policy.DrainsInstance(view.Node, instance)
 	switch {
+	case view.Heartbeat.RemovedInstances.Has(instance):
+		return "removed"
+	case view.Heartbeat.UnhealthyInstances.Has(instance):
+		return "unhealthy"
 	case isDrained && shards > 0:
 		return "draining"
 	case isDrained:
 		return "drained"
-	case mayOwn.Has(instance):
+	case view.Heartbeat.Instances.Has(instance):
 		return "active"
 	}
-	return "unhealthy"
+	return "recovering"
 }

@@ -29,7 +29,9 @@ type Loop struct {
 	policyCallers map[uint64]chan<- error
 	// appUnhealthy contains, for each node that has sent a heartbeat, whether its app was unhealthy.
 	appUnhealthy map[shardmap.NodeID]bool
-	commitNudges nudges
+	// unhealthyInstances contains the unhealthy app instances of each node that has sent a heartbeat.
+	unhealthyInstances map[shardmap.NodeID]ack.InstanceBits
+	commitNudges       nudges
 	// raftHeartbeatsSentAt is the time at which Raft's heartbeats were last sent.
 	raftHeartbeatsSentAt time.Time
 }
@@ -42,7 +44,7 @@ func New(options Options, term uint64) *Loop {
 	})
 	return &Loop{
 		Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver,
-		policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, commitNudges: nudges{},
+		policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, unhealthyInstances: map[shardmap.NodeID]ack.InstanceBits{}, commitNudges: nudges{},
 	}
 }
 
@@ -106,6 +108,7 @@ func (l *Loop) isLeader() bool {
 func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respond func(ack.Answer)) {
 	if heartbeat, ok := message.(leader.HeartbeatReceived); ok {
 		l.recordAppHealth(heartbeat.Node, heartbeat.Unhealthy)
+		l.recordInstanceHealth(heartbeat.Heartbeat)
 		l.propagateCommitIfBehind(heartbeat.Heartbeat)
 	}
 	l.performEffects(ctx, l.driver.Step(message), respond)
@@ -156,6 +159,21 @@ func (l *Loop) recordAppHealth(node shardmap.NodeID, unhealthy bool) {
 	l.appUnhealthy[node] = unhealthy
 	if known && previous != unhealthy && node != l.options.Self {
 		l.options.Events.Add(eventlog.AppHealth(node, !unhealthy))
+	}
+}
+
+// recordInstanceHealth records an event for each app instance of another node whose health has changed. The
+// first heartbeat of a node is not a change.
+func (l *Loop) recordInstanceHealth(heartbeat ack.Heartbeat) {
+	previous, known := l.unhealthyInstances[heartbeat.Node]
+	l.unhealthyInstances[heartbeat.Node] = heartbeat.UnhealthyInstances
+	if !known || previous == heartbeat.UnhealthyInstances || heartbeat.Node == l.options.Self {
+		return
+	}
+	for instance := range shardmap.Instance(shardmap.MaxInstances) {
+		if isUnhealthy := heartbeat.UnhealthyInstances.Has(instance); isUnhealthy != previous.Has(instance) {
+			l.options.Events.Add(eventlog.InstanceHealth(heartbeat.Node, instance, !isUnhealthy))
+		}
 	}
 }
 

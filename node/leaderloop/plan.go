@@ -2,6 +2,7 @@ package leaderloop
 
 import (
 	"context"
+	"slices"
 
 	"shardway/ack/leader"
 	"shardway/admin/api"
@@ -29,7 +30,9 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	if result.err != nil {
 		return api.Plan{}, translatePolicyError(result.err)
 	}
-	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves), Resumed: groupMoves(result.plan.Resumed)}
+	views, _ := l.View(ctx)
+	hasInstances := slices.ContainsFunc(views, func(member leader.MemberView) bool { return InstanceCount(member) > 1 })
+	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves, hasInstances), Resumed: groupMoves(result.plan.Resumed, hasInstances)}
 	if result.plan.Pause > 0 {
 		plan.Pause = timingrules.Short(result.plan.Pause)
 	}
@@ -39,8 +42,9 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	return plan, nil
 }
 
-// groupMoves combines the moves that differ only in the shard.
-func groupMoves(moves []leader.PlannedMove) []api.PlannedMoves {
+// groupMoves combines the moves that differ only in the shard. hasInstances means that the result contains
+// the app instances.
+func groupMoves(moves []leader.PlannedMove, hasInstances bool) []api.PlannedMoves {
 	groups, groupIndex := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
 	for _, move := range moves {
 		key := move
@@ -49,6 +53,12 @@ func groupMoves(moves []leader.PlannedMove) []api.PlannedMoves {
 		if !ok {
 			i, groupIndex[key] = len(groups), len(groups)
 			groups = append(groups, api.PlannedMoves{From: string(move.From), To: string(move.To), Why: move.Reason, Proposed: move.Proposed})
+			if hasInstances && move.From != "" {
+				groups[i].FromInstance = move.FromInstance.Number()
+			}
+			if hasInstances && move.To != "" {
+				groups[i].ToInstance = move.ToInstance.Number()
+			}
 		}
 		groups[i].Shards = append(groups[i].Shards, uint32(move.Shard))
 	}
