@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,10 @@ var (
 		"Time for which this node may still grant leases as leader unless a quorum confirms it; 0 if it does not lead.", nil, nil)
 	descApp = prometheus.NewDesc("shardway_app_healthy",
 		"1 if the app passes its health checks, 0 if not; a gateway has none.", nil, nil)
+	descInstanceShards = prometheus.NewDesc("shardway_app_instance_shards_owned",
+		"Number of shards of an app instance of this node in the committed map; only with several instances.", []string{labelInstance}, nil)
+	descInstanceHealthy = prometheus.NewDesc("shardway_app_instance_healthy",
+		"1 if an app instance of this node passes its health checks, 0 if not; only with several instances.", []string{labelInstance}, nil)
 	descRunning = prometheus.NewDesc("shardway_requests_in_flight",
 		"Number of requests that the app of this node is serving, upgraded connections included.", nil, nil)
 	descLogLag = prometheus.NewDesc("shardway_log_lag_entries",
@@ -60,7 +65,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descLeaderLease, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
+	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descLeaderLease, descApp, descInstanceShards, descInstanceHealthy, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- desc
 	}
 }
@@ -84,12 +89,34 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLeaderLease, g.leaderLease().Seconds())
 	if g.health != nil {
 		gauge(descApp, boolGauge(g.health.Healthy()))
+		g.collectInstances(gauge)
 	}
 	gauge(descRunning, float64(g.router.InFlight.Total()))
 	gauge(descLogLag, float64(g.view.Raft.Lag()))
 	gauge(descMapLag, g.agent.mapLag(g.clock.Precise()).Seconds())
 	gauge(descHeld, float64(g.idleTracker.HeldCount()))
 	gauge(descDrain, float64(g.countDrainingShards()))
+}
+
+// labelInstance is the label with the number of an app instance. Prometheus itself uses the label instance for
+// the address of the node.
+const labelInstance = "app_instance"
+
+// collectInstances collects the gauges of each app instance, unless the node has one instance.
+func (g gauges) collectInstances(gauge func(desc *prometheus.Desc, value float64, labels ...string)) {
+	if g.health.Len() < 2 {
+		return
+	}
+	committed := g.router.State().Committed()
+	for i := range g.health.Len() {
+		instance := shardmap.Instance(i)
+		if g.health.At(i) == nil {
+			continue // the instance is no longer configured
+		}
+		number := strconv.Itoa(instance.Number())
+		gauge(descInstanceShards, float64(committed.InstanceCount(g.self, instance)), number)
+		gauge(descInstanceHealthy, boolGauge(g.health.IsHealthy(i)), number)
+	}
 }
 
 // leaderLease returns how long this node may still grant leases as leader; zero if it does not lead.

@@ -54,5 +54,6 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	if s.upstreams.processes != nil {
 		values.HasApp, values.UpstreamConns = true, s.upstreams.processes.OpenConns()
 	}
+	values.Instances = s.upstreams.instanceValues()
 	s.metrics.Collect(ch, &values)
 }

@@ -94,6 +94,28 @@ func TestRequestsGoToTheInstanceOfTheirShard(t *testing.T) {
 	}
 }
 
+func TestMetricsCountRequestsOfEachInstance(t *testing.T) {
+	apps := newInstanceApps(t)
+	n := newNode(t, "a", "", apps.options)
+	n.swap(5, 5, atInstance(2, 5))
+	for range 4 {
+		_ = n.getBody(t, "X-Shard-Key", "alice")
+	}
+	for instance, want := range map[string]float64{"1": 0, "2": 0, "3": 4} {
+		if got, _ := gathered(t, n, "shardway_app_instance_requests_total", []string{instance}); got != want {
+			t.Errorf("%v requests of instance %s, want %v", got, instance, want)
+		}
+	}
+	if got, _ := gathered(t, n, "shardway_app_instance_connections", []string{"3"}); got < 1 {
+		t.Errorf("%v connections to instance 3", got)
+	}
+	single := newNode(t, "b", "", func(o *proxy.Options) { o.DialUpstream = apps.dials[0] })
+	_ = single.getBody(t, "X-Shard-Key", "alice")
+	if got, _ := gathered(t, single, "shardway_app_instance_requests_total", []string{"1"}); got != 0 {
+		t.Errorf("a node with one instance counts %v requests of it", got)
+	}
+}
+
 func TestNodeWithOneInstanceSendsNoInstanceHeader(t *testing.T) {
 	apps := newInstanceApps(t)
 	n := newNode(t, "a", "", func(o *proxy.Options) { o.DialUpstream = apps.dials[0] })

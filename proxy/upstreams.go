@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy/connpool"
+	"shardway/proxy/metrics"
 	"shardway/proxy/procpool"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -18,10 +19,13 @@ type upstreams struct {
 	apps []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
 	// nextKeyless is the number of requests without a key so far. They use the instances in turn.
 	nextKeyless atomic.Uint32
-	processes   *procpool.Pools // connections to the processes of the app; nil without Options.Processes
-	peers       connpool.Peers
-	longLived   connpool.LongLivedLimit // limit of upgraded connections and long responses
-	dials       sync.WaitGroup          // counts dials in progress
+	// instanceRequests are the numbers of requests that were sent to each app instance. They are not counted
+	// for a node with one instance.
+	instanceRequests [shardmap.MaxInstances]atomic.Uint64
+	processes        *procpool.Pools // connections to the processes of the app; nil without Options.Processes
+	peers            connpool.Peers
+	longLived        connpool.LongLivedLimit // limit of upgraded connections and long responses
+	dials            sync.WaitGroup          // counts dials in progress
 	// dialCtx ends in close. Its end cancels all dials.
 	dialCtx     context.Context //nolint:containedctx // lives as long as the Server
 	cancelDials context.CancelFunc
@@ -85,6 +89,23 @@ func (upstreams *upstreams) eachApp(f func(*connpool.Pool)) {
 			f(pool)
 		}
 	}
+}
+
+// instanceValues returns the values of each app instance for metrics. The result is empty if the node has one
+// instance.
+func (upstreams *upstreams) instanceValues() (values []metrics.InstanceValues) {
+	if !upstreams.hasInstances() {
+		return nil
+	}
+	for i, pool := range upstreams.apps {
+		if pool == nil {
+			continue
+		}
+		values = append(values, metrics.InstanceValues{
+			Number: shardmap.Instance(i).Number(), Conns: pool.OpenConns(), InFlight: pool.InUse(), Requests: upstreams.instanceRequests[i].Load(),
+		})
+	}
+	return values
 }
 
 // keylessInstance returns the app instance for a request without a key. Healthy instances that accept

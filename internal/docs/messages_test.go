@@ -106,7 +106,7 @@ var metricHelp = regexp.MustCompile(`^(Number of|Total number of|Time|Bytes|1 if
 
 // metricLabels are the names that labels may have.
 var metricLabels = []string{
-	"certificate", "class", "code", "commit", "direction", "error", "go", "node", "phase", "reason", "result", "route", "stage", "state", "type", "version",
+	"app_instance", "certificate", "class", "code", "commit", "direction", "error", "go", "node", "phase", "reason", "result", "route", "stage", "state", "type", "version",
 }
 
 func TestMetricsHaveStandardHelpAndLabels(t *testing.T) {

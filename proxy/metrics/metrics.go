@@ -212,13 +212,23 @@ var (
 		"Number of client connections that an event loop serves.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Number of open connections to the app.", nil, nil)
+	descInstanceConns = prometheus.NewDesc("shardway_app_instance_connections",
+		"Number of open connections to an app instance of this node; only with several instances.", []string{LabelInstance}, nil)
+	descInstanceInFlight = prometheus.NewDesc("shardway_app_instance_requests_in_flight",
+		"Number of requests that an app instance of this node is serving, upgraded connections included; only with several instances.", []string{LabelInstance}, nil)
+	descInstanceRequests = prometheus.NewDesc("shardway_app_instance_requests_total",
+		"Total number of requests sent to an app instance of this node, retries included; only with several instances.", []string{LabelInstance}, nil)
 )
+
+// LabelInstance is the label with the number of an app instance. Prometheus itself uses the label "instance" for
+// the address of the node.
+const LabelInstance = "app_instance"
 
 // Describe sends the descriptions of all metrics. It implements prometheus.Collector for the Server.
 func Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descLimited, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
+		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descLimited, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream, descInstanceConns, descInstanceInFlight, descInstanceRequests,
 	} {
 		ch <- desc
 	}
@@ -245,6 +255,16 @@ type Values struct {
 	ReplaysRefused     uint64 // WebSockets whose messages were not stored because of the limit
 	HasApp             bool   // the node has an app; otherwise UpstreamConns has no meaning
 	UpstreamConns      int    // open connections to the app
+	// Instances are the values of each app instance. It is empty for a node with one instance.
+	Instances []InstanceValues
+}
+
+// InstanceValues contains the present values of an app instance.
+type InstanceValues struct {
+	Number   int
+	Conns    int    // open connections
+	InFlight int    // requests and upgraded connections
+	Requests uint64 // requests sent so far
 }
 
 // Collect sends the counters, the histograms and the values.
@@ -276,6 +296,12 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric, values *Values) {
 	gauge(descResumable, float64(m.ResumableStreams.Load()))
 	if values.HasApp {
 		gauge(descUpstream, float64(values.UpstreamConns))
+	}
+	for _, instance := range values.Instances {
+		number := strconv.Itoa(instance.Number)
+		gauge(descInstanceConns, float64(instance.Conns), number)
+		gauge(descInstanceInFlight, float64(instance.InFlight), number)
+		count(descInstanceRequests, float64(instance.Requests), number)
 	}
 }
 
