@@ -29,6 +29,7 @@ func appFindings(in Inputs) (findings []Finding) {
 	default:
 		findings = append(findings, in.unhealthyAppFinding(unhealthy))
 	}
+	findings = append(findings, instanceFindings(in)...)
 	findings = append(findings, flappingFindings(in)...)
 	findings = append(findings, appResponseFindings(in)...)
 	findings = append(findings, staleReturnFindings(in)...)
@@ -76,6 +77,40 @@ func (in Inputs) unhealthyAppFinding(unhealthyNodes []string) Finding {
 		finding.Text, finding.Brief = "the app does not answer: "+errors, text
 	}
 	return finding
+}
+
+// instanceFindings reports the app instances that are unhealthy while a sibling is healthy.
+func instanceFindings(in Inputs) []Finding {
+	var names, withErrors []string
+	for _, node := range in.Nodes {
+		if !node.Alive || node.App == AppFailing || node.KeepsShards {
+			continue // another finding reports the whole app of the node
+		}
+		for _, instance := range node.UnhealthyInstances {
+			name := fmt.Sprintf("%s/%d", node.ID, instance.Number)
+			names = append(names, name)
+			if instance.HealthError != "" {
+				name += " (" + instance.HealthError + ")"
+			}
+			withErrors = append(withErrors, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	finding := Finding{
+		Code: InstanceUnhealthy, Severity: Warning,
+		Text:   "the app instance " + joinNames(names) + " does not answer",
+		Remedy: "start the app instance, or correct --upstream and --health; other instances of its node own its shards until then",
+	}
+	if len(names) > 1 {
+		finding.Text = "the app instances " + joinNames(names) + " do not answer"
+		finding.Remedy = "start the app instances, or correct --upstream and --health; other instances of their nodes own their shards until then"
+	}
+	if joined := joinNames(withErrors); joined != joinNames(names) {
+		finding.Text, finding.Brief = strings.Replace(finding.Text, joinNames(names), joined, 1), finding.Text
+	}
+	return []Finding{finding}
 }
 
 // healthPanicFinding reports that shards stay at unhealthy apps because most apps are unhealthy.

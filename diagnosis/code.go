@@ -20,6 +20,7 @@ const (
 	DiskStalled         Code = "disk-stalled"
 	NoFaultTolerance    Code = "no-fault-tolerance"
 	AppUnhealthy        Code = "app-unhealthy"
+	InstanceUnhealthy   Code = "instance-unhealthy"
 	AppFlapping         Code = "app-flapping"
 	AppNotResponding    Code = "app-not-responding"
 	NoApp               Code = "no-app"
@@ -50,7 +51,7 @@ const (
 // Codes returns all codes of Findings in order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
+		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,
 	}

@@ -179,6 +179,18 @@ func servingTable() []want {
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, withFailingApp, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
+		{"an app instance is down", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.UnhealthyInstances = []diagnosis.Instance{{Number: 2}} }, "b")
+		}), []string{"warning instance-unhealthy: the app instance b/2 does not answer"}},
+		{"app instances are down", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) {
+				n.UnhealthyInstances = []diagnosis.Instance{{Number: 1, HealthError: "connection refused"}, {Number: 3}}
+			}, "a")
+		}), []string{"warning instance-unhealthy: the app instances a/1 (connection refused) and a/3 do not answer"}},
+		{"all instances of an app are down", with(func(in *diagnosis.Inputs) {
+			nodes(in, withFailingApp, "b")
+			nodes(in, func(n *diagnosis.Node) { n.UnhealthyInstances = []diagnosis.Instance{{Number: 1}, {Number: 2}} }, "b")
+		}), []string{"warning app-unhealthy: the app of node b does not answer"}},
 		{"most apps are unhealthy", with(func(in *diagnosis.Inputs) {
 			nodes(in, withFailingApp, "a", "b")
 			nodes(in, func(n *diagnosis.Node) { n.KeepsShards = true }, "a", "b")

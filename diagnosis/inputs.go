@@ -132,6 +132,13 @@ const (
 	AppFailing
 )
 
+// Instance is an unhealthy app instance of a node.
+type Instance struct {
+	Number int
+	// HealthError is the error of its health check. It is empty if this node does not know it.
+	HealthError string
+}
+
 // Node is the state of a node as this node sees it.
 type Node struct {
 	ID      string
@@ -145,6 +152,9 @@ type Node struct {
 	// App is the health of its app. HealthError is the error of the health check, if known.
 	App         App
 	HealthError string
+	// UnhealthyInstances are the app instances of the node that have been unhealthy for a while. It is empty
+	// for a node with one instance, whose health is App.
+	UnhealthyInstances []Instance
 	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are
 	// unhealthy. FailuresInRow is how often in a row the app became unhealthy. NoShardsFor is how
 	// long the node gets no shards for that reason although the app has recovered. Zero means that it

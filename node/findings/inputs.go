@@ -165,9 +165,31 @@ func (d *nodeDebouncers) smooth(now, observedAt time.Time, node *diagnosis.Node)
 	node.Lost = d.lost.Update(now, !node.Alive && !node.Restarting && node.Shards > 0)
 	node.Lagging = d.lagging.Update(observedAt, node.Lagging)
 	isFailing := node.App == diagnosis.AppFailing
+	node.UnhealthyInstances = d.smoothInstances(observedAt, node.UnhealthyInstances)
 	if hasFailedLongEnough := d.unhealthy.Update(observedAt, isFailing); isFailing && !hasFailedLongEnough {
 		node.App = diagnosis.AppUnknown
 	}
+}
+
+// smoothInstances returns those of the unhealthy app instances that have been unhealthy for long enough to
+// count.
+func (d *nodeDebouncers) smoothInstances(observedAt time.Time, unhealthy []diagnosis.Instance) []diagnosis.Instance {
+	isUnhealthy := func(number int) bool {
+		return slices.ContainsFunc(unhealthy, func(instance diagnosis.Instance) bool { return instance.Number == number })
+	}
+	for _, instance := range unhealthy {
+		if d.instances[instance.Number] == nil {
+			if d.instances == nil {
+				d.instances = map[int]*diagnosis.Debouncer{}
+			}
+			d.instances[instance.Number] = &diagnosis.Debouncer{OnDelay: unhealthyAfter}
+		}
+	}
+	counts := map[int]bool{}
+	for number, debouncer := range d.instances {
+		counts[number] = debouncer.Update(observedAt, isUnhealthy(number))
+	}
+	return slices.DeleteFunc(unhealthy, func(instance diagnosis.Instance) bool { return !counts[instance.Number] })
 }
 
 // observedNodes returns the present, unsmoothed inputs about each node, by ID. Later sources override earlier
@@ -261,6 +283,11 @@ func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shard
 	if hb.Unhealthy {
 		node.App = diagnosis.AppFailing
 	}
+	for instance := range shardmap.Instance(shardmap.MaxInstances) {
+		if hb.UnhealthyInstances.Has(instance) {
+			node.UnhealthyInstances = append(node.UnhealthyInstances, diagnosis.Instance{Number: instance.Number()})
+		}
+	}
 	node.KeepsShards, node.NoShardsFor, node.FailuresInRow = view.KeptUnhealthy, view.HoldTime, int(hb.App.FlapCount)
 }
 
@@ -277,6 +304,21 @@ func (m *Monitor) addSelf(node *diagnosis.Node) {
 	if m.o.Health != nil && !m.o.Health.Healthy() {
 		node.App, node.HealthError = diagnosis.AppFailing, m.o.Health.LastError()
 	}
+	node.UnhealthyInstances = m.unhealthyInstances()
+}
+
+// unhealthyInstances returns the unhealthy app instances of this node. The result is empty if the node has
+// one instance.
+func (m *Monitor) unhealthyInstances() (unhealthy []diagnosis.Instance) {
+	if m.o.Health == nil || m.o.Health.Len() < 2 {
+		return nil
+	}
+	for i := range m.o.Health.Len() {
+		if checker := m.o.Health.At(i); checker != nil && !checker.Healthy() {
+			unhealthy = append(unhealthy, diagnosis.Instance{Number: shardmap.Instance(i).Number(), HealthError: checker.LastError()})
+		}
+	}
+	return unhealthy
 }
 
 // addAcquisition adds the shards that the app has not acquired yet.

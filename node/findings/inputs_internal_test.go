@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,19 +47,20 @@ func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 		view leader.MemberView
 		want diagnosis.Node
 	}{
-		"well":    {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
-		"unheard": {leader.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
-		"silent":  {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
-		"crashed": {leader.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
-		"sick":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppFailing}},
-		"behind":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 16, Lagging: true, App: diagnosis.AppHealthy}},
-		"ahead":   {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 18, App: diagnosis.AppHealthy}},
-		"gateway": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Gateway: true}},
-		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
+		"well":     {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
+		"unheard":  {leader.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
+		"silent":   {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
+		"crashed":  {leader.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
+		"sick":     {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppFailing}},
+		"behind":   {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 16, Lagging: true, App: diagnosis.AppHealthy}},
+		"ahead":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 18, App: diagnosis.AppHealthy}},
+		"gateway":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Gateway: true}},
+		"instance": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.UnhealthyInstances = hb.UnhealthyInstances.With(2) })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppHealthy, UnhealthyInstances: []diagnosis.Instance{{Number: 3}}}},
+		"leaving":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
 	} {
 		got := diagnosis.Node{ID: "b", Alive: true} // as gossip shows it
 		addLeaderView(&got, tt.view, 17)
-		if got != tt.want {
+		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}

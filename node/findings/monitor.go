@@ -187,7 +187,10 @@ func (r *Result) indexOfFirst(codes []diagnosis.Code) int {
 }
 
 // nodeDebouncers smooth the inputs about one node.
-type nodeDebouncers struct{ present, lost, unhealthy, lagging diagnosis.Debouncer }
+type nodeDebouncers struct {
+	present, lost, unhealthy, lagging diagnosis.Debouncer
+	instances                         map[int]*diagnosis.Debouncer // by the number of the app instance
+}
 
 // New returns a monitor with an empty result. The durations are the times for which a condition must last
 // before it counts.
