@@ -66,7 +66,7 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 }
 
 type appRestartedCommand struct {
-	Node string `arg:"" optional:"" help:"ID of the node (else the node at --admin)."`
+	Node string `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (else the node at --admin)."`
 	target
 }
 

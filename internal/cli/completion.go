@@ -39,7 +39,17 @@ type completionCommandSpec struct {
 	name, help string
 	flags      []completionFlagSpec
 	words      []string // valid first arguments; empty means any
+	// listOwners is a shell command that lists the valid first arguments, if they are nodes of a running
+	// cluster. Empty means that they are not.
+	listOwners string
 }
+
+// Commands of the completion scripts that list the nodes of the cluster, or the nodes and their app instances. A name
+// with other characters than these is not offered, because shells expand the words of a completion.
+const (
+	listNodes     = `shardway nodes 2>/dev/null | awk '$1 ~ "^[A-Za-z0-9._-]+$" && $1 != "NODE" && $1 != "INSTANCE" {print $1}'`
+	listInstances = `shardway nodes 2>/dev/null | awk '$1 ~ "^[A-Za-z0-9._/-]+$" && $1 != "NODE" && $1 != "INSTANCE" {print $1}'`
+)
 
 // completionFlagSpec describes a flag for the completion scripts.
 type completionFlagSpec struct {
@@ -67,6 +77,7 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 		if len(node.Positional) > 0 && node.Positional[0].Enum != "" {
 			command.words = node.Positional[0].EnumSlice()
 		}
+		command.listOwners = ownerCommand(node)
 		if node.Passthrough {
 			command.flags = append(command.flags, settingFlags()...)
 		}
@@ -77,6 +88,17 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 	}
 	slices.SortFunc(specs, func(a, b completionCommandSpec) int { return strings.Compare(a.name, b.name) })
 	return specs
+}
+
+// ownerCommand returns completionCommandSpec.listOwners of a command.
+func ownerCommand(node *kong.Node) string {
+	switch {
+	case len(node.Positional) == 0 || node.Positional[0].Name != "node":
+		return ""
+	case strings.Contains(node.Positional[0].Help, "NODE/INSTANCE"):
+		return listInstances
+	}
+	return listNodes
 }
 
 // flagSpec describes a flag that kong parses.
@@ -146,6 +168,9 @@ func writeBash(w io.Writer, commands []completionCommandSpec) {
 		if len(command.words) > 0 {
 			printf("; [[ $at -eq $((COMP_CWORD - 1)) && $cur != -* ]] && words='%s'", strings.Join(command.words, " "))
 		}
+		if command.listOwners != "" {
+			printf("; [[ $at -eq $((COMP_CWORD - 1)) && $cur != -* ]] && words=$(%s)", command.listOwners)
+		}
 		printf(" ;;\n")
 	}
 	printf("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _shardway shardway\n")
@@ -155,7 +180,8 @@ func writeBash(w io.Writer, commands []completionCommandSpec) {
 func writeZsh(w io.Writer, commands []completionCommandSpec) {
 	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	escaper := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
-	printf("#compdef shardway\n_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
+	printf("#compdef shardway\n_shardway_nodes() { compadd -- $(%s) }\n_shardway_instances() { compadd -- $(%s) }\n", listNodes, listInstances)
+	printf("_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
 	for _, command := range commands {
 		printf("      '%s:%s'\n", command.name, escaper.Replace(command.help))
 	}
@@ -182,6 +208,10 @@ func writeZsh(w io.Writer, commands []completionCommandSpec) {
 		switch {
 		case len(command.words) > 0:
 			printf(" \\\n      '1:argument:(%s)' '*:argument: '", strings.Join(command.words, " "))
+		case command.listOwners == listNodes:
+			printf(" \\\n      '1:node:_shardway_nodes' '*:argument: '")
+		case command.listOwners == listInstances:
+			printf(" \\\n      '1:node:_shardway_instances' '*:argument: '")
 		default:
 			printf(" \\\n      '*:argument:_files'")
 		}
@@ -206,6 +236,9 @@ func writeFish(w io.Writer, commands []completionCommandSpec) {
 		prefix := fmt.Sprintf("complete -c shardway -n '__fish_seen_subcommand_from %s'", command.name)
 		if len(command.words) > 0 {
 			printf("%s -f -a %s\n", prefix, quote(strings.Join(command.words, " ")))
+		}
+		if command.listOwners != "" {
+			printf("%s -f -a %s\n", prefix, quote("("+command.listOwners+")"))
 		}
 		for _, flag := range command.flags {
 			valueOption := ""

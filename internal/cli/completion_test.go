@@ -58,6 +58,37 @@ func TestCompletionKnowsWhatHelpKnows(t *testing.T) {
 	}
 }
 
+// The first argument of commands about nodes is completed from the running cluster.
+func TestBashCompletesNodesAndInstances(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	file, _ := script(t, "bash")
+	dir := t.TempDir()
+	nodes := "NODE  STATE\na  active\nb  active\n$(touch hurt)  active\n\nINSTANCE  STATE\nb/1  active\nb/2  active\n"
+	if err := os.WriteFile(filepath.Join(dir, "nodes"), []byte(nodes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"shardway drain ''":         "a b b/1 b/2",
+		"shardway uncordon b/":      "b/1 b/2",
+		"shardway app-restarted b/": "b/1 b/2",
+		"shardway cordon ''":        "a b",
+		"shardway remove b":         "b",
+		"shardway drain b/1 --saf":  "--safe",
+	} {
+		program := `source "$0"; shardway() { cat nodes; }; COMP_WORDS=(` + words + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shardway; echo "${COMPREPLY[*]}"`
+		command := exec.CommandContext(t.Context(), "bash", "-c", program, file)
+		command.Dir = dir
+		if out, err := command.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s completes to %q, %v, want %q", words, out, err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "hurt")); err == nil {
+		t.Error("the name of a node was run as a command")
+	}
+}
+
 func TestBashCompletes(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +112,7 @@ func formatEvent(ev *event.Event) string {
 		words = append(words, fmt.Sprintf("epoch %d term %d", ev.Epoch, ev.Term))
 	}
 	if ev.Node != "" {
-		words = append(words, ev.Node)
+		words = append(words, ownerName(ev.Node, ev.Instance))
 	}
 	if ev.Reason != "" {
 		words = append(words, "("+ev.Reason+")")
@@ -146,11 +147,8 @@ func formatChange(change *event.Change) []string {
 			words = append(words, "…")
 			break
 		}
-		from := moves.From
-		if from == "" {
-			from = "orphaned"
-		}
-		words = append(words, fmt.Sprintf("%s→%s %d", from, moves.To, moves.Shards))
+		from := cmp.Or(ownerName(moves.From, moves.FromInstance), "orphaned")
+		words = append(words, fmt.Sprintf("%s→%s %d", from, ownerName(moves.To, moves.ToInstance), moves.Shards))
 	}
 	if change.Queued > 0 {
 		words = append(words, fmt.Sprintf("queued %d", change.Queued))

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
+	"strconv"
 	"time"
 
 	"shardway/admin/api"
@@ -33,7 +35,34 @@ func writeNodes(w io.Writer, nodes []api.Node) error {
 	for _, node := range nodes {
 		table.row(node.ID, node.State, node.Role, yesNo(node.Voter), node.Shards, node.Weight, node.Zone, node.App, node.AppVersion, formatAge(node.LastHeartbeatMS), node.Endpoints["http"])
 	}
+	if err := table.flush(); err != nil {
+		return err
+	}
+	return writeInstances(w, nodes)
+}
+
+// writeInstances prints one row for each app instance of the nodes that have several. It prints nothing if no
+// node has.
+func writeInstances(w io.Writer, nodes []api.Node) error {
+	if !slices.ContainsFunc(nodes, func(node api.Node) bool { return len(node.Instances) > 0 }) {
+		return nil
+	}
+	table := newTable(w, "\nINSTANCE", "STATE", "SHARDS")
+	for _, node := range nodes {
+		for _, instance := range node.Instances {
+			table.row(ownerName(node.ID, instance.Number), instance.State, instance.Shards)
+		}
+	}
 	return table.flush()
+}
+
+// ownerName returns the name of an owner as commands accept it: NODE, or NODE/INSTANCE. Zero means that no
+// node has several app instances.
+func ownerName(node string, instance int) string {
+	if node == "" || instance == 0 {
+		return node
+	}
+	return node + "/" + strconv.Itoa(instance)
 }
 
 func yesNo(b bool) string {

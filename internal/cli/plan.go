@@ -66,7 +66,7 @@ func writeHeldBack(w io.Writer, nodes []api.HeldBackNode) error {
 	return table.flush()
 }
 
-// writeMoves prints the heading with the number of moved shards, and one row for each pair of nodes.
+// writeMoves prints the heading with the number of moved shards, and one row for each pair of owners.
 func writeMoves(w io.Writer, heading string, moves []api.PlannedMoves) error {
 	shardCount := 0
 	for _, move := range moves {
@@ -85,7 +85,8 @@ func writeMoves(w io.Writer, heading string, moves []api.PlannedMoves) error {
 		if move.Proposed {
 			state = "proposed"
 		}
-		table.row(cmp.Or(move.From, "orphaned"), cmp.Or(move.To, "orphaned"), len(move.Shards), move.Why, state)
+		from, to := ownerName(move.From, move.FromInstance), ownerName(move.To, move.ToInstance)
+		table.row(cmp.Or(from, "orphaned"), cmp.Or(to, "orphaned"), len(move.Shards), move.Why, state)
 	}
 	return table.flush()
 }

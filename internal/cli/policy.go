@@ -126,7 +126,7 @@ func cordoned(node string) string {
 }
 
 type uncordonCommand struct {
-	Node string `arg:"" help:"Id of the node."`
+	Node string `arg:"" help:"Id of the node, or NODE/INSTANCE for one app instance."`
 	target
 }
 

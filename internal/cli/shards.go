@@ -16,7 +16,7 @@ import (
 
 type shardsCommand struct {
 	Shard string `arg:"" optional:"" help:"Number of a shard: show its owners and why it moved."`
-	Node  string `help:"Only the shards that this node owns or is about to own." placeholder:"ID"`
+	Node  string `help:"Only the shards that this node, or app instance NODE/INSTANCE, owns or is about to own." placeholder:"ID"`
 	target
 }
 
@@ -69,7 +69,8 @@ func writeShardState(w io.Writer, shard api.Shard) error {
 	if shard.Released {
 		released = "yes"
 	}
-	table.row(shard.Shard, shard.Owner, displayState(shard), shard.To, shard.Epoch, shard.Previous, released)
+	owner, target, previous := ownerName(shard.Owner, shard.Instance), ownerName(shard.To, shard.ToInstance), ownerName(shard.Previous, shard.PreviousInstance)
+	table.row(shard.Shard, owner, displayState(shard), target, shard.Epoch, previous, released)
 	if err := table.flush(); err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func writeShardState(w io.Writer, shard api.Shard) error {
 		text += "unavailable: " + strings.Map(printable, shard.Unavailable) + "\n"
 	}
 	if shard.StaleReturn {
-		text += explainStaleReturn(shard.Owner) + "\n"
+		text += explainStaleReturn(owner) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -92,7 +93,7 @@ func writeHistory(w io.Writer, moves []api.Move) error {
 	}
 	table := newTable(w, "EPOCH", "FROM", "TO", "REASON")
 	for _, move := range moves {
-		table.row(move.Epoch, move.From, move.To, move.Reason)
+		table.row(move.Epoch, ownerName(move.From, move.FromInstance), ownerName(move.To, move.ToInstance), move.Reason)
 	}
 	return table.flush()
 }
@@ -102,8 +103,10 @@ const maxRangesBytes = 48
 
 // group contains the common properties of the shards in one row.
 type group struct {
-	state, owner      string
-	target            string // node to which the shards move; empty means that they stay
+	state, owner      string // owner is NODE/INSTANCE if a node has several app instances
+	ownerNode         string
+	ownerInstance     int
+	target            string // owner to which the shards move; empty means that they stay
 	unavailableReason string // why the owner does not serve the shards; empty means that it does
 	epoch             uint64
 }
@@ -131,7 +134,7 @@ func explainStaleReturn(owner string) string {
 func writeShards(w io.Writer, shards []api.Shard) error {
 	shardsByGroup := make(map[group][]uint32)
 	for _, shard := range shards {
-		g := group{state: displayState(shard), owner: shard.Owner, target: shard.To, epoch: shard.Epoch, unavailableReason: shard.Unavailable}
+		g := group{state: displayState(shard), owner: ownerName(shard.Owner, shard.Instance), ownerNode: shard.Owner, ownerInstance: shard.Instance, target: ownerName(shard.To, shard.ToInstance), epoch: shard.Epoch, unavailableReason: shard.Unavailable}
 		shardsByGroup[g] = append(shardsByGroup[g], shard.Shard)
 	}
 	groups := slices.SortedFunc(maps.Keys(shardsByGroup), compareGroups)
@@ -159,8 +162,8 @@ func explanations(groups []group) (lines []string) {
 		}
 	}
 	for _, g := range groups {
-		if g.unavailableReason != "" && g.owner != "" {
-			add(strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailableReason)))
+		if g.unavailableReason != "" && g.ownerNode != "" {
+			add(strings.Map(printable, strings.TrimSpace(g.ownerNode+" does not serve: "+g.unavailableReason)))
 		}
 	}
 	for _, g := range groups {
@@ -174,7 +177,8 @@ func explanations(groups []group) (lines []string) {
 // compareGroups defines the order of the rows.
 func compareGroups(a, b group) int {
 	return cmp.Or(
-		cmp.Compare(a.owner, b.owner),
+		cmp.Compare(a.ownerNode, b.ownerNode),
+		cmp.Compare(a.ownerInstance, b.ownerInstance),
 		cmp.Compare(a.state, b.state),
 		cmp.Compare(a.target, b.target),
 		cmp.Compare(a.epoch, b.epoch),
@@ -227,7 +231,7 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 		return writeJSON(session.out, location)
 	}
 	table := newTable(session.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
-	table.row(location.Key, location.Shard, location.Owner, location.Endpoint, location.Epoch)
+	table.row(location.Key, location.Shard, ownerName(location.Owner, location.Instance), location.Endpoint, location.Epoch)
 	if err = table.flush(); err != nil {
 		return err
 	}
@@ -237,7 +241,7 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 		}
 	}
 	if location.StaleReturn {
-		_, err = fmt.Fprintf(session.out, "\n%s\n", explainStaleReturn(location.Owner))
+		_, err = fmt.Fprintf(session.out, "\n%s\n", explainStaleReturn(ownerName(location.Owner, location.Instance)))
 	}
 	return err
 }
