@@ -223,12 +223,13 @@ func countByState(nodes []api.Node) string {
 	return strings.Join(states, ", ")
 }
 
-// troubleOf returns 2 for a failed or suspect node, 1 for a node in transition, and 0 otherwise.
+// troubleOf returns 2 for a failed or suspect node, 1 for a node in transition or with an app instance that is not
+// active, and 0 otherwise.
 func troubleOf(node api.Node) int {
 	switch {
 	case node.State == "failed" || node.State == "suspect" || node.State == "restarting" || node.App == "unhealthy":
 		return 2
-	case node.State != "active":
+	case node.State != "active" || slices.ContainsFunc(node.Instances, func(instance api.Instance) bool { return instance.State != "active" }):
 		return 1
 	}
 	return 0
@@ -260,7 +261,7 @@ func rowOf(node api.Node, status api.Status) row {
 		"state":   {Text: node.State},
 		"role":    {Text: role},
 		"zone":    {Text: cmp.Or(node.Zone, unknown)},
-		"app":     {Text: node.App},
+		"app":     {Text: node.App, Note: instancesText(node.Instances)},
 		"share":   shareCell(node, status),
 		"weight":  {Text: strconv.FormatUint(uint64(node.Weight), 10)},
 		"lease":   {Text: lease},
@@ -276,6 +277,19 @@ func rowOf(node api.Node, status api.Status) row {
 		result.Cells = append(result.Cells, shown)
 	}
 	return result
+}
+
+// instancesText returns the shards of each app instance of a node, and the state of those that are not active.
+// It is empty for a node with one instance.
+func instancesText(instances []api.Instance) string {
+	texts := make([]string, len(instances))
+	for i, instance := range instances {
+		texts[i] = fmt.Sprintf("%d: %s", instance.Number, count(instance.Shards, "shard"))
+		if instance.State != "active" {
+			texts[i] += ", " + instance.State
+		}
+	}
+	return strings.Join(texts, " · ")
 }
 
 // shareCell returns the cell with the number of shards of a node and their percentage.

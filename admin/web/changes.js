@@ -47,7 +47,7 @@ function lineOf(e) {
 }
 
 function partsOf(e) {
-  const about = e.node ? el('bdi', { class: 'who' }, e.node) : null;
+  const about = e.node ? el('bdi', { class: 'who' }, named(e.node, e.instance)) : null;
   if (e.change) return changeOf(e);
   if (e.finding) {
     const ended = e.kind === 'finding-cleared';
@@ -69,7 +69,7 @@ function changeOf(e) {
   if (state) parts.push(el('span', { class: 'open' }, state));
   if (c.from_log) parts.push(el('span', null, 'found in the log at the start'));
   else parts.push(el('span', null, `${count(c.moved, 'shard')} moved${e.reason ? `, because: ${e.reason}` : ''}`));
-  const ways = (c.moves ?? []).slice(0, 4).map((w) => `${w.from || 'orphaned'} → ${w.to || 'orphaned'} ${w.shards}`);
+  const ways = (c.moves ?? []).slice(0, 4).map((w) => `${named(w.from, w.from_instance) || 'orphaned'} → ${named(w.to, w.to_instance) || 'orphaned'} ${w.shards}`);
   if ((c.moves ?? []).length > 4) ways.push(`and ${c.moves.length - 4} more ways`);
   if (c.queued > 0) parts.push(el('span', null, `${count(c.queued, 'request')} queued here`));
   if (ways.length > 0) parts.push(el('small', null, ways.join(' · ')));

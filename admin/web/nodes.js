@@ -26,7 +26,7 @@ function colourOf(id) {
 
 function trouble(n) {
   if (n.state === 'failed' || n.state === 'suspect' || n.state === 'restarting' || n.app === 'unhealthy') return 2;
-  return n.state === 'active' ? 0 : 1;
+  return n.state === 'active' && (n.instances ?? []).every((i) => i.state === 'active') ? 0 : 1;
 }
 
 const natural = new Intl.Collator('en', { numeric: true });
@@ -102,7 +102,7 @@ function fillRow(row, n, st, now, held) {
   say(cells.state, n.state);
   say(cells.role, n.role + (n.voter ? ', voter' : ''));
   say(cells.zone, n.zone || unknown);
-  say(cells.app, n.app);
+  sayWith(cells.app, n.app, instancesOf(n));
   cells.app.toggleAttribute('data-bad', n.app === 'unhealthy');
   const whole = (part, all) => (all > 0 ? Math.min(1000, Math.floor(part * 1000 / all)) : 0);
   const bar = whole(n.shards * st.nodes.filter((x) => x.shards > 0).length, 2 * st.shards.total); // half: as much as each
@@ -117,6 +117,11 @@ function fillRow(row, n, st, now, held) {
   say(cells.waiting, String(here ? st.queue.queued : now?.queued ?? unknown));
   say(cells.version, versions(here ? st.version : now?.version, n.app_version));
   return row;
+}
+
+// instancesOf returns the shards of each app instance of a node, and the state of those that are not active.
+function instancesOf(n) {
+  return (n.instances ?? []).map((i) => `${i.number}: ${count(i.shards, 'shard')}${i.state === 'active' ? '' : `, ${i.state}`}`).join(' · ');
 }
 
 // resumableOf returns the number of resumable WebSockets of clients of a node.

@@ -1,7 +1,8 @@
 // The field of all shards. A canvas shows it; one option of a list box, which follows the
 // keyboard, says it.
 let map = { epoch: -1, nodes: [], owners: [] };
-let moving = new Map(); // shard → where it goes
+let moving = new Map(); // shard → the node where it goes
+let targets = new Map(); // shard → the owner where it goes, with its app instance
 let fresh = new Set(); // what the last map has moved
 let silent = new Map(); // owners that do not serve, and why
 let at = -1; // the shard that the keyboard or the pointer is at
@@ -21,7 +22,11 @@ function takeMap(next, moves) {
   }
   map = next;
   moving = new Map(moves.map((m) => [m.shard, m.to ?? '']));
+  targets = new Map(moves.map((m) => [m.shard, named(m.to ?? '', m.to_instance)]));
 }
+
+// named returns the name of an owner: NODE/INSTANCE if a node has several app instances.
+const named = (node, instance) => (node && instance ? `${node}/${instance}` : node ?? '');
 
 function showShards(st) {
   const there = new Map(st.nodes.map((n) => [n.id, n]));
@@ -189,11 +194,12 @@ async function learn(shard, epoch) {
 }
 
 function storyOf(shard) {
-  const owner = ownerOf(shard), to = moving.get(shard), story = stories.get(shard), last = story?.moves.at(-1);
-  const said = [`Shard ${shard}: ${owner || 'orphaned'}`];
+  const owner = ownerOf(shard), story = stories.get(shard), last = story?.moves.at(-1);
+  const instance = story?.owner === owner ? story.instance : 0;
+  const said = [`Shard ${shard}: ${named(owner, instance) || 'orphaned'}`];
   if (story && story.epoch > 0) said.push(`since epoch ${story.epoch}`);
-  if (last) said.push(`${last.from ? `from ${last.from}` : 'its first owner'}, because: ${last.reason}`);
-  if (moving.has(shard)) said.push(`moving to ${to || 'no owner'}`);
+  if (last) said.push(`${last.from ? `from ${named(last.from, last.from_instance)}` : 'its first owner'}, because: ${last.reason}`);
+  if (moving.has(shard)) said.push(`moving to ${targets.get(shard) || 'no owner'}`);
   if (owner !== '' && silent.has(owner)) said.push(`unavailable: ${silent.get(owner)}`);
   const s = sockets?.shards.find((x) => x.shard === shard);
   if (s) said.push(`${count(s.attached + s.detached + s.plain, 'WebSocket')}${s.detached > 0 ? `, ${s.detached} detached` : ''}${s.plain > 0 ? `, ${s.plain} not resumable` : ''}`);

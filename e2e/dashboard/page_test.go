@@ -61,6 +61,10 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 		diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
 		diagnosis.Finding{Code: diagnosis.Paused, Severity: diagnosis.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
 	)
+	instances := dashboard.NewScene(3, 64)
+	instances.Change(func(st *api.Status) {
+		st.Nodes[1].Instances = []api.Instance{{Number: 1, State: "active", Shards: 1}, {Number: 2, State: "unhealthy"}, {Number: 3, State: "active", Shards: 20}}
+	})
 	type pageTexts struct {
 		Texts []string
 		Rows  [][]string
@@ -71,7 +75,7 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 		Texts: %s.map(s => document.querySelector(s)?.innerText ?? ""),
 		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
 	})`, list(selectors))
-	for name, scene := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
+	for name, scene := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned, "instances": instances} {
 		url, _ := serve(t, scene, auth.Access{})
 		// Without a script the page reloads every two seconds, so all texts are read at
 		// once.
@@ -87,6 +91,9 @@ func (l pageTests) templateAndScriptAgree(t *testing.T) {
 			if served.Texts[i] != rendered.Texts[i] {
 				t.Errorf("%s: %s has the served text %q, and the script shows %q", name, selector, served.Texts[i], rendered.Texts[i])
 			}
+		}
+		if name == "instances" && !strings.Contains(fmt.Sprint(served.Rows[0]), "healthy 1: 1 shard · 2: 0 shards, unhealthy · 3: 20 shards") {
+			t.Errorf("the first row is %q, want the node with an unhealthy instance", served.Rows[0])
 		}
 		if fmt.Sprint(served.Rows) != fmt.Sprint(rendered.Rows) || len(served.Rows) < 2 {
 			t.Errorf("%s: rows are served as\n%q\nand the script makes them\n%q", name, served.Rows, rendered.Rows)
