@@ -37,6 +37,9 @@ With --idle-first, a shard moves once no request runs for it. Resumable WebSocke
 count as running: they are handed over, some at a time. Shards that are still busy after
 this time move as without the flag: their requests have --drain-timeout to finish.
 
+NODE/INSTANCE moves the shards of one app instance to the other instances of its node.
+Only --force and --wait apply to it.
+
 With --safe, a shard that the app does not release stays on the node and is served there.
 With --wait, the command shows the reason of the app. Drain again to try again.
 
@@ -100,7 +103,7 @@ func (c *drainCommand) action() api.Action {
 // startMessage returns the message that the drain has started. isDefaultNode means that the command
 // line did not name the node.
 func (c *drainCommand) startMessage(isDefaultNode bool) string {
-	node := "node " + c.Node
+	node := describeOwner(c.Node)
 	if isDefaultNode {
 		node += ", which received the command,"
 	}
@@ -175,7 +178,7 @@ func (c *drainCommand) report(ctx context.Context, session *session, message str
 		if err := c.waitDrained(ctx, progress, fetchState); err != nil {
 			return err
 		}
-		message = "node " + c.Node + " owns nothing"
+		message = describeOwner(c.Node) + " owns nothing"
 	}
 	if c.JSON {
 		return writeJSON(session.out, actionResult{Action: api.Drain, Node: c.Node, Done: true})

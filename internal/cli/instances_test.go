@@ -66,6 +66,15 @@ func TestOwnersAreNamedWithTheirInstances(t *testing.T) {
 			t.Errorf("%s shows another instance:\n%s", line, out)
 		}
 	}
+	c := &cluster{done: make(chan api.Action, 2)}
+	for line, want := range map[string]string{"drain b/2": "app instance b/2 is draining until `shardway uncordon b/2`", "drain b": "node b is draining until"} {
+		if code, out, errOut := run(t, line+" --admin "+serve(t, c)); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d, %s, wrote %q, want %q", line, code, errOut, out, want)
+		}
+		if action := <-c.done; action.Verb != api.Drain || "drain "+action.Node != line {
+			t.Errorf("%s requested %+v", line, action)
+		}
+	}
 	if _, out, _ := run(t, "nodes --admin "+serve(t, &cluster{})); strings.Contains(out, "INSTANCE") {
 		t.Errorf("a cluster with one instance for each node shows instances:\n%s", out)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"shardway/admin/api"
@@ -63,6 +64,14 @@ func ownerName(node string, instance int) string {
 		return node
 	}
 	return node + "/" + strconv.Itoa(instance)
+}
+
+// describeOwner returns the kind and the name of a node, or of an app instance NODE/INSTANCE.
+func describeOwner(name string) string {
+	if strings.Contains(name, "/") {
+		return "app instance " + name
+	}
+	return "node " + name
 }
 
 func yesNo(b bool) string {

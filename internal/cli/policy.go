@@ -157,11 +157,11 @@ func uncordoned(node string, before api.Policy, isDraining bool) string {
 	isCordoned := slices.Contains(before.Cordoned, node)
 	switch {
 	case isDrained && isCordoned:
-		return "node " + node + " can own shards again: its drain and its cordon have ended"
+		return describeOwner(node) + " can own shards again: its drain and its cordon have ended"
 	case isDrained:
-		return "node " + node + " can own shards again: its drain has ended"
+		return describeOwner(node) + " can own shards again: its drain has ended"
 	case isCordoned:
-		return "node " + node + " gets shards again: its cordon has ended"
+		return describeOwner(node) + " gets shards again: its cordon has ended"
 	case isDraining:
 		return "nothing to do: node " + node + " drains by drain --local or because it stops, and owns shards again when its process has restarted"
 	}

@@ -179,7 +179,7 @@ func (c *waitCommand) unmetDrain(ctx context.Context, client *client.Client) (st
 	case err != nil:
 		return "", err
 	case !state.Requested:
-		return "node " + c.Node + " has no drain request yet", nil
+		return describeOwner(c.Node) + " has no drain request yet", nil
 	case state.BlockedBy != "":
 		return describeRemaining(state) + ", and they do not move: " + state.BlockedBy, nil
 	case state.Left():
