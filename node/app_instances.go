@@ -38,13 +38,16 @@ type instanceSelection struct {
 	hasWarned bool
 }
 
+// appIsInProcess reports whether the app runs in this process, or the node is a gateway. A node whose
+// first instance is not configured has further ones.
+func (o *Options) appIsInProcess() bool { return o.CheckApp == nil && len(o.FurtherInstances) == 0 }
+
 // newAppHealth creates the watches and the checkers of all app instances.
 func (n *Node) newAppHealth() {
 	instances := append([]AppInstance{{Check: n.options.CheckApp, Reported: n.options.AppInstance}}, n.options.FurtherInstances...)
 	n.appWatches = make([]*appWatch, len(instances))
 	n.appWatches[0] = newAppWatch(&n.options, n.fsm.state.Load)
-	isInProcessOrGateway := n.options.CheckApp == nil && len(n.options.FurtherInstances) == 0
-	if isInProcessOrGateway {
+	if n.options.appIsInProcess() {
 		return
 	}
 	checkers := make([]*apphealth.Checker, len(instances))

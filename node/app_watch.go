@@ -43,7 +43,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
 	w := &appWatch{newestState: newest, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), log: o.Log, detector: ackagent.NewAppWatch(instance)}
-	if o.CheckApp == nil {
+	if o.appIsInProcess() {
 		w.inProcess = true
 		w.detector = ackagent.NewAppWatch("")
 		w.detector.Refused(w.detector.BeginAttempt(0)) // the app starts with this process, so no older app process runs
