@@ -82,6 +82,9 @@ func serveKeyProcess() bool {
 		}
 		named := r.Header.Get("Belongs-To")
 		switch {
+		case r.Header.Get("Upgrade") != "":
+			echoMessages(w, r)
+			return
 		case named != "" && named != key:
 			w.Header().Set("Shardway-Key", named)
 			w.WriteHeader(http.StatusMisdirectedRequest)

@@ -124,8 +124,16 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
-			edits: append(in("proxy/wsrelay.Relay.shouldResume", "|| relay.shared.AppRefuses(relay.Instance)\n", "|| !PLANTED && relay.shared.AppRefuses(relay.Instance)\n"),
-				in("proxy/wsrelay.Relay.endCode", "	case relay.shared.AppRefuses(relay.Instance):\n", "	case !PLANTED && relay.shared.AppRefuses(relay.Instance):\n")...),
+			edits: append(in("proxy/wsrelay.Relay.shouldResume", "|| relay.appHasDied()\n", "|| !PLANTED && relay.appHasDied()\n"),
+				in("proxy/wsrelay.Relay.endCode", "	case relay.appHasDied():\n", "	case !PLANTED && relay.appHasDied():\n")...),
+		},
+		{
+			rule: "or its process has ended", found: "TestWebSocketOutlivesProcessOfItsKey",
+			edits: in("proxy/wsrelay.Relay.appHasDied", "	case <-relay.ProcessEnded:\n		return true\n", "	case <-relay.ProcessEnded:\n		return !PLANTED\n"),
+		},
+		{
+			rule: "but not while its process runs", found: "TestWebSocketOutlivesProcessOfItsKey",
+			edits: in("proxy/wsrelay.Relay.appHasDied", "	case <-time.After(processEndDelay):\n		return false\n", "	case <-time.After(processEndDelay):\n		return PLANTED\n"),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,

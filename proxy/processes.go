@@ -20,9 +20,9 @@ type Processes interface {
 	CheckKey(key []byte) error
 	// TargetOf returns the process that serves a key of a shard.
 	TargetOf(shard shardmap.Shard, key []byte) procpool.Target
-	// Dial connects to a process. It starts the process if necessary, and waits until the process is ready. See package
-	// procpool for the errors.
-	Dial(ctx context.Context, target procpool.Target) (net.Conn, error)
+	// Dial connects to a process. It starts the process if necessary, and waits until the process is ready. ended is
+	// closed when this process has ended. See package procpool for the errors.
+	Dial(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error)
 }
 
 // ProcessPools returns the pools of connections to the processes of the app. It returns nil without
@@ -33,11 +33,13 @@ func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.processes }
 func (upstreams *upstreams) initProcesses(processes Processes, dialer *dialer, poolOptions connpool.Options) {
 	upstreams.processes = procpool.New(procpool.Options{
 		Dial: func(ctx context.Context, target procpool.Target) (*connpool.Conn, error) {
-			conn, err := processes.Dial(ctx, target)
+			conn, ended, err := processes.Dial(ctx, target)
 			if err != nil {
 				return nil, err
 			}
-			return dialer.newAppConn(conn, dialer.settings.Load()), nil
+			appConn := dialer.newAppConn(conn, dialer.settings.Load())
+			appConn.ProcessEnded = ended
+			return appConn, nil
 		},
 		Pool: poolOptions, Clock: poolOptions.Clock,
 	})

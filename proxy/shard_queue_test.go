@@ -116,7 +116,8 @@ var inflightLimits = []struct {
 
 // processPerKey connects each key to the app of the test, as if each key had its own process of the app.
 type processPerKey struct {
-	dial func(ctx context.Context) (net.Conn, error)
+	dial  func(ctx context.Context) (net.Conn, error)
+	ended func() <-chan struct{} // nil means that the processes do not end
 }
 
 func (processPerKey) CheckKey([]byte) error { return nil }
@@ -125,13 +126,17 @@ func (processPerKey) TargetOf(shard shardmap.Shard, key []byte) procpool.Target 
 	return procpool.Target{Shard: shard, Key: string(key)}
 }
 
-func (p processPerKey) Dial(ctx context.Context, _ procpool.Target) (net.Conn, error) {
-	return p.dial(ctx)
+func (p processPerKey) Dial(ctx context.Context, _ procpool.Target) (conn net.Conn, ended <-chan struct{}, err error) {
+	if p.ended != nil {
+		ended = p.ended()
+	}
+	conn, err = p.dial(ctx)
+	return conn, ended, err
 }
 
 // limitShardOfProcesses sets a limit for all processes of a shard together.
 func limitShardOfProcesses(o *proxy.Options, limit int) {
-	o.MaxShardInflight, o.Processes = limit, processPerKey{o.DialUpstream}
+	o.MaxShardInflight, o.Processes = limit, processPerKey{dial: o.DialUpstream}
 }
 
 // eachInflightLimit runs a test in virtual time for each of the in-flight limits, with a limit of one

@@ -24,7 +24,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
 	toClient, toApp := rr.ingress == "", attempt.route.Kind == route.Local
 	relay := &webSocketRun{attempt: *attempt, load: rr.exchange.loadCounters(&rr.server.load, attempt.route.Kind)}
-	relay.Instance = attempt.route.Instance
+	relay.Instance, relay.ProcessEnded = attempt.route.Instance, attempt.conn.ProcessEnded
 	relay.Init(&rr.server.webSockets.relays, session, rr.upgradeConn(), attempt.conn.Conn, toClient, toApp)
 	rr.slot.WebSocket.Store(&relay.Relay)
 	if !rr.slot.SetFlags(inflight.ResponseBegun | inflight.Tunnel | inflight.WebSocket) {

@@ -77,9 +77,6 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 
 // appRefuses reports whether an app instance of this node accepts no connections any more.
 func (sockets *webSockets) appRefuses(instance uint8) bool {
-	if sockets.upstreams.processes != nil {
-		return false // each key has its own app, so there is nothing to probe
-	}
 	pool := sockets.upstreams.app(instance)
 	if pool == nil || pool.Breaker.IsTripped() {
 		return true

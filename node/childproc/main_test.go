@@ -183,7 +183,7 @@ func (w *world) callWith(ctx context.Context, kind agent.HookKind, epoch shardma
 }
 
 func (w *world) dial(shard shardmap.Shard, key string) error {
-	conn, err := w.Dial(w.t.Context(), w.TargetOf(shard, []byte(key)))
+	conn, _, err := w.Dial(w.t.Context(), w.TargetOf(shard, []byte(key)))
 	if err == nil {
 		_ = conn.Close()
 	}

@@ -239,17 +239,18 @@ const (
 )
 
 // Dial connects to the process of a target. It starts the process and waits until it is ready if necessary.
-func (s *Supervisor) Dial(ctx context.Context, target procpool.Target) (net.Conn, error) {
+// ended is closed when no process of it is left.
+func (s *Supervisor) Dial(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error) {
 	for refusals := 0; ; {
-		p, err := s.await(ctx, target)
-		if err != nil {
-			return nil, err
+		var p *process
+		if p, err = s.await(ctx, target); err != nil {
+			return nil, nil, err
 		}
 		dialer := net.Dialer{KeepAlive: 15 * time.Second}
-		conn, err := dialer.DialContext(ctx, "tcp", p.addr.String())
+		conn, err = dialer.DialContext(ctx, "tcp", p.addr.String())
 		switch isReady := s.isReady(p); {
 		case err == nil && isReady:
-			return conn, nil
+			return conn, p.ended, nil
 		case err == nil: // it may lead to another program that has taken the port
 			_ = conn.Close()
 			continue
@@ -257,12 +258,12 @@ func (s *Supervisor) Dial(ctx context.Context, target procpool.Target) (net.Conn
 			continue
 		}
 		if refusals++; refusals > maxRefusals || !errors.Is(err, syscall.ECONNREFUSED) {
-			return nil, err
+			return nil, nil, err
 		}
 		select {
 		case <-p.ended:
 		case <-ctx.Done():
-			return nil, err
+			return nil, nil, err
 		case <-time.After(refusedPause):
 		}
 	}

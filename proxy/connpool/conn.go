@@ -35,6 +35,9 @@ type Conn struct {
 	Unencrypted bool      // the connection is known to have no encryption
 	Boot        uint64    // boot number of the node's process; zero means unknown
 	Nonce       uint64    // nonce of that process; zero means unknown
+	// ProcessEnded is closed when the process of the app has ended that the connection leads to. nil means that the
+	// node does not run the app.
+	ProcessEnded <-chan struct{}
 
 	Reused    bool          // has carried a request before
 	idleSince time.Duration // when it became idle, by the clock of the pool

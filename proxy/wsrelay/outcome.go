@@ -77,11 +77,29 @@ func (relay *Relay) shouldResume(cancelCause cause.Cause, shard shardmap.Shard, 
 	case cancelCause != cause.None, relay.isRequested(requestMove), relay.appCloseCode == wsession.CloseShardMoved:
 		return true
 	case relay.toApp:
-		return relay.shared.RouteChanged(shard, dest) || relay.shared.AppRefuses(relay.Instance)
+		return relay.shared.RouteChanged(shard, dest) || relay.appHasDied()
 	case relay.ownerEndCode == endWithoutClose:
 		return relay.shared.RouteChanged(shard, dest)
 	}
 	return true
+}
+
+// processEndDelay is the time within which the end of a process of the app must follow the end of its connections. The
+// kernel closes the connections of a dying process before its parent can wait for it.
+const processEndDelay = 500 * time.Millisecond
+
+// appHasDied reports whether the app has died: its process has ended, or its instance accepts no connections any more.
+// It may block.
+func (relay *Relay) appHasDied() bool {
+	if relay.ProcessEnded == nil {
+		return relay.shared.AppRefuses(relay.Instance)
+	}
+	select {
+	case <-relay.ProcessEnded:
+		return true
+	case <-time.After(processEndDelay):
+		return false
+	}
 }
 
 // Result returns the decision of Finish in the form that metrics use.
@@ -149,7 +167,7 @@ func (relay *Relay) endCode(cancelCause cause.Cause) byte {
 		return endMessageUnfinished
 	case cancelCause != cause.None, relay.sentCloseCode.Load() != 0, relay.clientEnded, relay.appCloseCode != 0, relay.clientInvalid:
 		return 0
-	case relay.shared.AppRefuses(relay.Instance):
+	case relay.appHasDied():
 		return endAppUnreachable
 	}
 	return endWithoutClose

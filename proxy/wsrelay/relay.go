@@ -34,7 +34,10 @@ type Relay struct {
 	downstream, upstream *h1.Conn
 	toClient             bool  // downstream leads to the client itself; false at an owner that is not the ingress
 	Instance             uint8 // the app instance that upstream leads to, if toApp is set
-	toApp                bool  // upstream leads to the app itself; false at an ingress that is not the owner
+	// ProcessEnded is closed when the process of the app that upstream leads to has ended. nil means that the node does
+	// not run the app.
+	ProcessEnded <-chan struct{}
+	toApp        bool // upstream leads to the app itself; false at an ingress that is not the owner
 
 	// ResponseSent means that the header of the first response has been sent. It must be set before
 	// Start.
