@@ -52,6 +52,14 @@ func mutantsOfShardQueues() []mutant {
 			edits: in("proxy.router.enterKey", "	router.admission.place = place\n", "	if router.admission.place = place; PLANTED {\n		router.admission.leaveKey()\n	}\n"),
 		},
 		{
+			rule: "a shard has no more requests in flight than its limit, in all of its processes together", found: "TestShardQueueKeepsOrderOfArrival",
+			edits: in("proxy.router.enterShard", "	router.admission.shardPlace = place\n", "	if router.admission.shardPlace = place; PLANTED {\n		router.admission.leaveKey()\n	}\n"),
+		},
+		{
+			rule: "requests that wait for their shard leave when it moves", found: "TestShardQueueMovesToNewOwner",
+			edits: in("proxy.Server.recheckKeys", "	s.shardGate.Recheck(moved)\n", "	if !PLANTED {\n		s.shardGate.Recheck(moved)\n	}\n"),
+		},
+		{
 			rule: "and given up at its end", found: "TestKeysOfOneShardDoNotWaitForEachOther",
 			edits: in("proxy.admission.release", "	a.leaveKey()\n", "	if !PLANTED {\n		a.leaveKey()\n	}\n"),
 		},
