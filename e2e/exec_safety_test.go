@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,8 +12,48 @@ import (
 	"testing"
 
 	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 	"shardway/node/childproc"
 )
+
+// TestIsolatedNodeEndsItsProcessesFirst isolates a follower, and then the leader, while clients write. Its processes end
+// before the other nodes start processes of the same keys: each process holds a lock that the next one needs.
+func TestIsolatedNodeEndsItsProcessesFirst(t *testing.T) {
+	t.Parallel() // it waits for leases to end most of the time
+	dir := t.TempDir()
+	c, network := startInNamespaces(t, keyProcessFlags(t, dir)...)
+	var keys []string
+	for _, node := range c.Nodes() {
+		keys = append(keys, c.AwaitServing(t).Keys(node.ID, 1)[:2]...)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w := startWriters(ctx, cluster.Addrs(c.Nodes()), keys)
+	w.awaitProgress(t, 3)
+	for _, choose := range []func(testing.TB) *cluster.Node{c.Follower, c.Leader} {
+		minority := choose(t)
+		pids := processesAt(t, minority)
+		if len(pids) == 0 {
+			t.Fatalf("node %s runs no process", minority.ID)
+		}
+		w.useNodes(c.Others(minority))
+		endFault := minority.RecordFault(history.Unreachable)
+		must(t, network.Isolate(hostIndex(minority)))
+		cluster.Await(t, "the processes of the isolated node have ended", func() error { return runningOf(pids) })
+		w.awaitProgress(t, 3)
+		if pids = processesAt(t, minority); len(pids) != 0 {
+			t.Errorf("without a lease, node %s runs processes %v", minority.ID, pids)
+		}
+		must(t, network.Heal())
+		endFault()
+		c.AwaitServing(t)
+		w.useNodes(c.Nodes())
+		w.awaitProgress(t, 3)
+	}
+	stop()
+	w.done.Wait()
+	w.check(t, dir)
+}
 
 // TestNamedKeyReachesItsProcess sends requests to the process of one key, which names another key. The request then runs
 // once, in the process of that key.
