@@ -17,6 +17,9 @@
 //     returns its path.
 //   - Debian packages: a need line in .ci/run installs them. findProgram fails a test if a program is missing.
 //
+// All processes of a test run have the variable RECIPES_RUN in their environment. The run fails if any process is left at
+// its end. A reaper kills them all when the test process dies.
+//
 // startWorld starts the instances and the nodes. startProcesses starts nodes that run one process of the software for
 // each key (--exec). The tests run in make test-rest, not in make test.
 package recipes

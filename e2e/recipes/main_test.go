@@ -3,6 +3,8 @@
 package recipes_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"shardway/e2e/kit/cluster"
@@ -12,9 +14,27 @@ import (
 var build = cluster.NewSharedBuild()
 
 func TestMain(m *testing.M) {
+	if serveReaper() {
+		return
+	}
+	run := fmt.Sprint(os.Getpid(), "-", os.Getppid())
+	stopReaper, err := startReaper(run)
+	if err == nil {
+		err = os.Setenv(runVariable, run) // not for the reaper
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // no test can run
+	}
 	m.Run()
 	removeInstallations()
 	build.Remove()
+	err = awaitNoProcess(run)
+	_ = stopReaper() // it ends processes that are left
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // m.Run has set another exit code
+	}
 }
 
 func must(tb testing.TB, err error) {
