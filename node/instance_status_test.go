@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"shardway/admin/api"
 	"shardway/diagnosis"
@@ -38,6 +39,7 @@ func TestFailedInstanceIsInStatusEventsAndMetrics(t *testing.T) {
 		b := w.all["b"]
 		health["b"].refuses[1].Store(true)
 		w.until("the shards have moved", func() bool { return w.committed().InstanceCount("b", 1) == 0 })
+		time.Sleep(time.Second)
 		if findings := b.instanceFindings(); len(findings) > 0 {
 			w.t.Errorf("a finding after a short failure: %v", findings)
 		}

@@ -49,6 +49,22 @@ func rules() []rule {
 			edits: edit("node/adminapi.missedHeartbeatsState", "	case view.Crashed || isExcluded ||", "	case PLANTED || view.Crashed || isExcluded ||"),
 		},
 		{
+			name: "an app instance that fails for a moment is no finding", test: "TestFailedInstanceIsInStatusEventsAndMetrics",
+			edits: edit("node/findings.nodeDebouncers.smoothInstances", "return !counts[instance.Number] })", "return !counts[instance.Number] && !PLANTED })"),
+		},
+		{
+			name: "the leader reports the health of the app instances of other nodes", test: "TestFailedInstanceIsInStatusEventsAndMetrics",
+			edits: edit("node/leaderloop.Loop.recordInstanceHealth", "	if !known ||", "	if PLANTED || !known ||"),
+		},
+		{
+			name: "a move within a node is neither gained nor released", test: "TestFailedInstanceIsInStatusEventsAndMetrics",
+			edits: edit("node/eventlog.MapChangeRecorder.compare", "		case move.IsWithinNode():\n", "		case move.IsWithinNode() && !PLANTED:\n"),
+		},
+		{
+			name: "an app instance that is no longer configured is no failure", test: "TestRemovedInstanceIsNotListed",
+			edits: edit("node.instanceSelection.addTo", "		case check.Absent:\n", "		case check.Absent && !PLANTED:\n"),
+		},
+		{
 			name: "step-down --to asks only the named node", test: "TestStepDownRefusesNodesThatCannotLead",
 			edits: edit("node/leaderloop.Leadership.transferTo", "!IsAlive(member) || member.Heartbeat.Goodbye {", "!PLANTED && (!IsAlive(member) || member.Heartbeat.Goodbye) {"),
 		},
