@@ -165,8 +165,12 @@ func (v *View) Timing() ack.Timing {
 	return v.InitialTiming
 }
 
-// HasNextLevel reports whether an alive node, according to gossip, supports a level above the one in force.
+// HasNextLevel reports whether an alive node, according to gossip, supports a level above the one in force. Before
+// there is a cluster, no level is in force and the result is false.
 func (v *View) HasNextLevel() bool {
+	if !v.replicatedState().Bootstrapped() {
+		return false
+	}
 	highest, inForce := uint8(ack.MaxFormatVersion), uint8(v.replicatedState().FormatVersion())
 	for _, member := range v.Members() {
 		if member.Node && member.Status == gossip.Alive {

@@ -40,11 +40,16 @@ func (c *Client) Leadership() *Leadership {
 	return c.CurrentLeadership()
 }
 
-// call sends a request to the leader, which is another node.
+// call sends a request to the leader, which must be another node. This node may be elected and have no
+// leadership yet. It never sends a request to itself, because it would record its own disk as that of
+// another node.
 func (c *Client) call(ctx context.Context, request control.Request, response any) error {
 	leader := c.View.Leader()
-	if leader == "" {
+	switch leader {
+	case "":
 		return fmt.Errorf("%w: %s", api.ErrNoLeader, c.NoLeaderReason())
+	case c.Self:
+		return fmt.Errorf("%w: this node has been elected and does not lead yet: try again", api.ErrNoLeader)
 	}
 	return c.Control.CallLeader(ctx, leader, request, response)
 }
