@@ -12,6 +12,9 @@ type Map struct {
 	Hash   string    `json:"hash"` // always HashName
 	Nodes  []MapNode `json:"nodes"`
 	Owners []int     `json:"owners"` // index into Nodes by shard; -1 means orphaned
+	// Instances contains the number of the owner's app instance for each shard. It is absent if no
+	// node has several instances.
+	Instances []int `json:"instances,omitempty"`
 }
 
 // MapNode is an owner in a Map.

@@ -94,6 +94,9 @@ func (a *API) Map() api.Map {
 	if committed.Epoch() > 0 {
 		for i := range committed.Len() {
 			result.Owners = append(result.Owners, committed.OwnerIndex(shardmap.Shard(i)))
+			if committed.HasInstances() {
+				result.Instances = append(result.Instances, committed.Instance(shardmap.Shard(i)).Number())
+			}
 		}
 	}
 	return result
