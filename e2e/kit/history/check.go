@@ -59,10 +59,12 @@ func Check(history History, rules Rules) *Report {
 		rules: &rules, report: report, runs: runs, owners: owners, faults: faults, majority: majority, responses: responses,
 	}
 	headers := &runChecker{rules: &rules, report: report, runs: runs, ingressNodes: ingressNodes}
+	instances := &instanceChecker{rules: &rules, report: report, maps: maps, drains: history.Drains, faults: faults}
 
 	ownership.check(history.Admissions) // fills excusedOverlaps for the responses
 	exclusions.check()
 	placement.check()
+	instances.check()
 	responses.check(history.Responses)
 	streams.check(history.Followers)
 	headers.check(history.Runs)

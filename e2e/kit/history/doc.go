@@ -16,9 +16,10 @@
 //   - No shard ran on two nodes at overlapping times. An ownership epoch belongs to one
 //     node, and the epochs along the runs of a shard never decrease.
 //   - No shard map excludes a node without a fault of that node.
+//   - The failure of one app instance of a node moves only its own shards, to its siblings.
 //
 // Each guarantee has its checker: ownershipChecker, exclusionChecker, placementChecker,
-// responseChecker, streamChecker and runChecker. They share lookup tables, which Check fills
+// instanceChecker, responseChecker, streamChecker and runChecker. They share lookup tables, which Check fills
 // first: runIndex, mapTimeline, faultTimeline, shardOwners and majority.
 //
 // Every excuse has a bound, and each is defined in one place. response_checker.go has the

@@ -33,7 +33,7 @@ func (ec *exclusionChecker) check() {
 func (ec *exclusionChecker) drainExcludes(node string, observedAt int64) bool {
 	return slices.ContainsFunc(ec.drains, func(drain Drain) bool {
 		endsBy := addDuration(orNever(drain.Until), ec.rules.maxRoundTime())
-		return drain.Node == node && drain.From <= observedAt && observedAt <= endsBy
+		return drain.drains(node) && drain.From <= observedAt && observedAt <= endsBy
 	})
 }
 

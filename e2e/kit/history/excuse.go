@@ -37,6 +37,8 @@ func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 			excuse = s.resetExcuse(fault, staleRun, takeoverAt)
 		case fault.Kind == Paused:
 			excuse = s.pauseExcuse(fault, staleRun, takeoverAt)
+		case fault.Kind == AppHung:
+			excuse = s.hungExcuse(fault, staleRun)
 		case fault.isCrash():
 			excuse = s.crashExcuse(fault, staleRun, takeoverAt)
 		}
@@ -79,6 +81,17 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takeoverAt int64)
 	// The node admitted the request before the pause, and sent it to the app after the pause.
 	sentAfterPause := pauseEnd <= staleRun.Start && staleRun.Start < addDuration(pauseEnd, wakeTime)
 	if sentAfterPause && staleRun.endsBefore(addDuration(pauseEnd, wakeTime+noticeTime)) {
+		return nodePausedOrDead
+	}
+	return 0
+}
+
+// hungExcuse returns the excuse of a run in an app that hung. The app may begin a request after that which
+// it had received before, although the node has closed the connection.
+func (s *shardChecker) hungExcuse(fault *Fault, staleRun Run) overlapExcuse {
+	noticeTime := int64(s.rules.MaxAbortNotice)
+	beganInTime := staleRun.Start < addDuration(fault.end(), noticeTime)
+	if !staleRun.fromAdmission && beganInTime && staleRun.end() >= fault.From && staleRun.endsBefore(addDuration(fault.end(), 2*noticeTime)) {
 		return nodePausedOrDead
 	}
 	return 0

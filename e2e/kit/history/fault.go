@@ -25,6 +25,9 @@ const (
 	Reset
 	// AppDown means that the app died, or reported that it is unhealthy.
 	AppDown
+	// AppHung means that the app did not run but kept its connections (SIGSTOP), while its node
+	// continued.
+	AppHung
 	// DiskFault means that the disk rejected writes or stalled. The process may have exited
 	// because of that.
 	DiskFault
@@ -38,7 +41,7 @@ const (
 
 var faultKinds = [...]string{
 	Killed: "killed", Paused: "paused", Terminated: "terminated", Unreachable: "unreachable", Reset: "reset",
-	AppDown: "app down", DiskFault: "disk fault", LogDelayed: "log delayed", Stalled: "stalled",
+	AppDown: "app down", AppHung: "app hung", DiskFault: "disk fault", LogDelayed: "log delayed", Stalled: "stalled",
 }
 
 // String returns the name of the kind.
@@ -94,9 +97,12 @@ func (f *Fault) takeoverAllowedFrom() int64 {
 // affects reports whether the fault affects the node.
 func (f *Fault) affects(node string) bool {
 	if f.Kind == Reset {
-		return f.Node == "" || f.Peer == "" || f.Node == node || f.Peer == node
+		return f.Node == "" || f.Peer == "" || f.Node == nodeOf(node) || f.Peer == nodeOf(node)
 	}
-	return f.Node == node || f.Kind == Stalled && f.Node == ""
+	if f.isInstanceFault() {
+		return f.Node == node
+	}
+	return f.Node == node || f.Node == nodeOf(node) || f.Kind == Stalled && f.Node == ""
 }
 
 // affectsAny reports whether the fault affects at least one of the nodes.

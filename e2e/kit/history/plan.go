@@ -5,6 +5,9 @@ import "slices"
 // Drain is a request, by an operator or by the node itself, that a node should own no shards.
 type Drain struct {
 	Node string
+	// IsInstance reports that Node is the name of an app instance. The first instance of a node has the
+	// same name as its node.
+	IsInstance bool
 	// From and Until are values of Now. Until is zero while the request is in force.
 	From, Until int64
 	// LogRange is the part of the log in which the request is in force. The zero value means that
@@ -53,9 +56,10 @@ func (pc *placementChecker) check() {
 // checkDrains checks that a drained node owns no shard in the map with this index.
 func (pc *placementChecker) checkDrains(mapIndex int) {
 	shardMap := &pc.maps[mapIndex]
-	for _, drain := range pc.drains {
+	for i := range pc.drains {
+		drain := &pc.drains[i]
 		ownsShards := drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node)
-		if ownsShards && !pc.isDrainStage(mapIndex, &drain) {
+		if ownsShards && !pc.isDrainStage(mapIndex, drain) {
 			pc.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
 		}
 	}

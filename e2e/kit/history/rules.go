@@ -20,6 +20,9 @@ type Rules struct {
 	// Voters is the maximum number of voters. Zero means that all nodes vote. Any node with a fault
 	// may be a voter.
 	Voters int
+	// SeveralInstances reports that nodes have several app instances. The failure of one of them must
+	// then move only its own shards.
+	SeveralInstances bool
 	// OtherRequests contains the IDs of requests that were sent but are not part of the history.
 	// Their responses are checked elsewhere, so their runs are not unknown. The value
 	// true means that the request was Denied, so it must not run.

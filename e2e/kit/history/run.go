@@ -13,7 +13,8 @@ type Run struct {
 	// Seq numbers the runs of one app process. The app writes each run twice with the
 	// same number: at its start and at its end.
 	Seq uint64 `json:"seq"`
-	// App is the name of the app process, which is the ID of its node.
+	// App is the name of the app process: the ID of its node, or NODE/INSTANCE for the second and
+	// each further app instance of a node.
 	App string `json:"app"`
 	// Node, Shard, Epoch and Key are the values of the Shardway headers.
 	Node  string `json:"node"`

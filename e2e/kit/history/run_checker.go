@@ -42,7 +42,7 @@ func (rn *runChecker) checkHeaders(run *Run) {
 	if run.Epoch == 0 || run.Key == "" {
 		report.addViolation(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
 	}
-	if run.Node != run.App {
+	if run.Node != nodeOf(run.App) {
 		report.addViolation(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
 	}
 	if n := rn.rules.Shards; n > 0 {

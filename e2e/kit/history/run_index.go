@@ -24,7 +24,7 @@ func newRunIndex(history *History, shards int) *runIndex {
 	for _, run := range history.Runs {
 		ri.byRequest[run.ID] = append(ri.byRequest[run.ID], run)
 		ri.byShard[run.Shard] = append(ri.byShard[run.Shard], run)
-		ri.leaseTimes[run.App] = append(ri.leaseTimes[run.App], run.Start)
+		ri.leaseTimes[nodeOf(run.App)] = append(ri.leaseTimes[nodeOf(run.App)], run.Start)
 	}
 	for _, admission := range history.Admissions {
 		ri.leaseTimes[admission.Node] = append(ri.leaseTimes[admission.Node], admission.From, admission.Until)
@@ -57,7 +57,7 @@ func (ri *runIndex) requestShard(resp *Response) (shard uint32, ok bool) {
 // lastLease returns the last time up to until at which a node certainly held a lease, because it ran
 // or admitted a request. ok is false if there is none.
 func (ri *runIndex) lastLease(node string, until int64) (at int64, ok bool) {
-	leaseTimes := ri.leaseTimes[node]
+	leaseTimes := ri.leaseTimes[nodeOf(node)]
 	i, found := slices.BinarySearch(leaseTimes, until)
 	if found {
 		return until, true

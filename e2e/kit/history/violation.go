@@ -53,6 +53,9 @@ const (
 	// MovedInGrace means that shards moved from or to a node that restarts in place, within its
 	// grace period.
 	MovedInGrace
+	// MovedNeedlessly means that a shard moved although only another app instance had failed or was
+	// drained, or that it left the node of its failed instance.
+	MovedNeedlessly
 	// RepeatedEvent means that a client received an event that it had received, or an older
 	// one.
 	RepeatedEvent
@@ -71,7 +74,8 @@ var kinds = [...]string{
 	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
 	ClosedIdle: "idle connection closed under a request", NotListening: "no process listened", FalseExclusion: "false exclusion",
 	PlacementIgnored: "drain or cordon ignored", MovedInGrace: "moved within the grace period",
-	RepeatedEvent: "repeated event", MissingEvent: "missing event", WrongEvent: "wrong event", BrokenStream: "broken stream",
+	MovedNeedlessly: "moved without a reason",
+	RepeatedEvent:   "repeated event", MissingEvent: "missing event", WrongEvent: "wrong event", BrokenStream: "broken stream",
 }
 
 // String returns the name of the kind.
@@ -90,7 +94,7 @@ const SafetyViolated = "a safety property is violated"
 // as a response in time, require a machine with enough CPU time.
 func (k Kind) IsSafety() bool {
 	switch k {
-	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, PlacementIgnored, MovedInGrace, BrokenStream:
+	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, PlacementIgnored, MovedInGrace, MovedNeedlessly, BrokenStream:
 		return false
 	case TruncatedResponse, SecondResponse, WrongResponse, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
 		RepeatedEvent, MissingEvent, WrongEvent:

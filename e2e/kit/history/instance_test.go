@@ -1,0 +1,150 @@
+//go:build linux
+
+package history_test
+
+import (
+	"slices"
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// instanceOwners returns the owners of 18 shards: three instances of the nodes a, b and c own two shards
+// each, n and n + 9.
+func instanceOwners() (owners []string) {
+	for _, node := range []string{"a", "b", "c"} {
+		owners = append(owners, node, node+"/2", node+"/3")
+	}
+	return append(owners, owners...)
+}
+
+// addInstanceMap adds a map after the last one, in which the given shards have other owners.
+func (s *historyBuilder) addInstanceMap(owners map[int]string) {
+	next := history.Map{Epoch: 10, At: s.now * ms, Owners: instanceOwners()}
+	if n := len(s.Maps); n > 0 {
+		next.Epoch, next.Owners = s.Maps[n-1].Epoch+1, slices.Clone(s.Maps[n-1].Owners)
+	}
+	for shard, owner := range owners {
+		next.Owners[shard] = owner
+	}
+	s.Maps = append(s.Maps, next)
+}
+
+// addFailure adds the death of an app instance and its return 20 s later. Between them, owners are the
+// new owners of shards.
+func (s *historyBuilder) addFailure(app string, owners map[int]string) {
+	s.now += 20_000
+	s.addInstanceMap(nil)
+	s.Faults = append(s.Faults, history.Fault{Kind: history.AppDown, Node: app, From: s.now * ms, LatestExit: s.now * ms, Until: (s.now + 20_000) * ms})
+	s.now += 200
+	s.addInstanceMap(owners)
+	s.now += 20_000
+	returned := map[int]string{}
+	for shard := range owners {
+		returned[shard] = instanceOwners()[shard]
+	}
+	s.addInstanceMap(returned)
+}
+
+// runAs adds a request that an app instance runs.
+func (s *historyBuilder) runAs(id, key, app string, epoch uint64, duration int64) {
+	s.addRequest(id, "GET", key, app, epoch, duration)
+	s.Runs[len(s.Runs)-1].Node = app[:1]
+}
+
+func TestShardsMayMoveBetweenInstances(t *testing.T) {
+	builder := &historyBuilder{now: 100}
+	builder.runAs("x", key(1), "b/2", 10, 50)
+	builder.now += 60
+	builder.runAs("y", key(1), "b/3", 11, 50)
+	builder.addInstanceMap(nil)
+	builder.addFailure("b/2", map[int]string{4: "b/3", 13: "b"})
+	builder.addFailure("b", map[int]string{3: "b/2", 12: "b/3"})
+	builder.now += 20_000
+	builder.Drains = append(builder.Drains, history.Drain{Node: "a", IsInstance: true, From: builder.now * ms})
+	builder.addInstanceMap(map[int]string{0: "a/3", 9: "a/2"})
+	report := history.Check(builder.History, history.Rules{SeveralInstances: true})
+	if err := report.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if report.Handovers != 1 {
+		t.Errorf("%d handovers, want the one from b/2 to b/3", report.Handovers)
+	}
+}
+
+// TestCheckDetectsErrorsOfInstances plants one error of app instances at a time. Check must find it, and
+// nothing else.
+func TestCheckDetectsErrorsOfInstances(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  history.Kind
+		plant func(builder *historyBuilder)
+	}{
+		{"two instances of a node serve one key at the same time", history.TwoOwners, func(builder *historyBuilder) {
+			builder.runAs("x", key(1), "b/2", 10, 100)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/3", 11, 5)
+		}},
+		{"two instances, and the first one of the node was not paused", history.TwoOwners, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.Paused, Node: "c", From: builder.now * ms, Until: (builder.now + 90) * ms})
+			builder.runAs("x", key(1), "b", 10, 100)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/2", 11, 5)
+		}},
+		{"two instances, and the run continues long after the first one hung", history.TwoOwners, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.AppHung, Node: "b", From: builder.now * ms, Until: (builder.now + 90) * ms})
+			builder.runAs("x", key(1), "b", 10, 2000)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/2", 11, 5)
+		}},
+		{"two instances, and another sibling hung", history.TwoOwners, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.AppHung, Node: "b", From: builder.now * ms, Until: (builder.now + 90) * ms})
+			builder.runAs("x", key(1), "b/2", 10, 100)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/3", 11, 5)
+		}},
+		{"one epoch at two instances", history.SharedEpoch, func(builder *historyBuilder) {
+			builder.runAs("x", key(1), "b", 10, 10)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/2", 10, 5)
+		}},
+		{"a stale epoch at an instance", history.StaleEpoch, func(builder *historyBuilder) {
+			builder.runAs("x", key(1), "b/3", 11, 10)
+			builder.now += 50
+			builder.runAs("y", key(1), "b/2", 10, 5)
+		}},
+		{"an instance runs a request for another node", history.BadHeader, func(builder *historyBuilder) {
+			builder.runAs("x", key(1), "b/2", 10, 10)
+			builder.Runs[len(builder.Runs)-1].Node = "a"
+		}},
+		{"a shard of a sibling moves", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b/2", map[int]string{4: "b/3", 3: "b/3"})
+		}},
+		{"a shard of another node moves", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b/2", map[int]string{4: "b/3", 6: "c/2"})
+		}},
+		{"a shard moves to another node", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b/2", map[int]string{4: "a"})
+		}},
+		{"the first instance fails, and a shard of its sibling moves", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b", map[int]string{3: "b/2", 4: "b/3"})
+		}},
+		{"a node loses all shards because an instance failed", history.FalseExclusion, func(builder *historyBuilder) {
+			builder.addFailure("b/2", map[int]string{3: "a", 4: "a", 5: "a", 12: "a", 13: "a", 14: "a"})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			builder := &historyBuilder{now: 3000}
+			builder.addInstanceMap(nil)
+			c.plant(builder)
+			report := history.Check(builder.History, history.Rules{SeveralInstances: true})
+			found := report.Count(c.want)
+			if c.want == history.FalseExclusion {
+				found += report.Count(history.MovedNeedlessly)
+			}
+			if report.Count(c.want) == 0 || found != len(report.Violations) {
+				t.Errorf("violations = %v, want only %q", report.Violations, c.want)
+			}
+		})
+	}
+}
