@@ -101,6 +101,10 @@ const (
 	eventFloor   = 40 // per second
 )
 
+// instancesPart is the duration of the cluster with several app instances per node, as a part of the
+// duration of the other clusters.
+const instancesPart = 0.4
+
 // followers is the number of clients that follow event streams.
 const followers = 12
 
@@ -128,7 +132,7 @@ func (a *totals) check(t *testing.T) {
 }
 
 // TestChaos injects faults into a cluster of three nodes and one of five at the same
-// time, with each takeover in turn. The five nodes use TLS. Apps in separate processes
+// time, with each takeover in turn, and then into one of three nodes with three app instances each. The five nodes use TLS. Apps in separate processes
 // have hooks, and every other node restarts in place after SIGTERM.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
@@ -163,6 +167,20 @@ func TestChaos(t *testing.T) {
 					}
 				}
 			})
+		}
+	})
+	t.Run("3 nodes of 3 instances", func(t *testing.T) {
+		if *nodes != 0 || *embeddedApps || *cachingApps {
+			t.Skip("the flags select other clusters")
+		}
+		report := chaos.Run(t, chaos.Options{
+			Binaries: bin, Instances: 3, Duration: time.Duration(float64(*duration) * instancesPart), Seed: seed, Faults: faults, Network: 3,
+			AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+		})
+		t.Log(report)
+		all.add(report)
+		if err := report.Err(); err != nil {
+			t.Error(err)
 		}
 	})
 	if !t.Failed() {

@@ -36,6 +36,6 @@
 //	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak test with its table
 //
 // Each kind of fault has its own file: kill, pause, shutdown, hold, operator,
-// slow_request, network, app, disk, membership, hooks, client. One goroutine owns all
+// slow_request, network, app, instance, disk, membership, hooks, client. One goroutine owns all
 // data of a run.
 package chaos

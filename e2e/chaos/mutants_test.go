@@ -94,6 +94,10 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 		{bug: mutants.RepeatedEvent, faults: "^join and leave$", find: []string{"repeated event"}, options: chaos.Options{Followers: 12}},
 		{bug: mutants.CutStream, faults: "^join and leave$", find: []string{"broken stream"}, options: chaos.Options{Followers: 12}},
 		{
+			bug: mutants.SiblingEpoch, faults: "^drain instance$", find: []string{"epoch at two nodes"}, too: []string{"stale epoch"},
+			options: chaos.Options{Instances: 3},
+		},
+		{
 			// This is not a bug: the checker must find what the flag permits.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},
 			options: chaos.Options{Caches: true, Flags: []string{"--returns", "any"}},

@@ -55,6 +55,9 @@ type Options struct {
 	// Caches makes the apps cache counters of a shared directory, without hooks. It cannot be combined
 	// with Embedded or Hooks.
 	Caches bool
+	// Instances is the number of app instances behind each node; 0 means 1. Several instances cannot be
+	// combined with Embedded.
+	Instances int
 	// HoldShards makes every second node restart in place after SIGTERM: its shards do not move
 	// for holdGrace.
 	HoldShards bool
@@ -104,6 +107,9 @@ func (o *Options) commonFlags() []string {
 		if !slices.Contains(o.Flags, "--returns") {
 			flags = append(flags, "--returns", "after-restart")
 		}
+	}
+	if o.Instances > 1 {
+		flags = append(flags, "--health", "/health", "--health-interval", "200ms", "--health-timeout", "400ms", "--drain-timeout", "2s")
 	}
 	return append(flags, o.Flags...)
 }

@@ -80,6 +80,10 @@ func (o *Options) exclusionReason(candidate fault) string {
 		if !o.HoldShards {
 			return "no node restarts in place"
 		}
+	case *instanceFault:
+		if o.Instances < 2 {
+			return "each node has one app instance"
+		}
 	case *badHooks:
 		if !o.Hooks {
 			return "the apps have no hooks"

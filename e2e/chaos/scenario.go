@@ -114,6 +114,11 @@ func (sc *scenario) launch() {
 		sc.members = append(sc.members, sc.cluster.Prepare(sc, append(opts.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(opts.Nodes))...))
 	}
 	sc.spareNode = sc.cluster.Prepare(sc, opts.nodeFlags(opts.Nodes)...)
+	for _, node := range append(slices.Clone(sc.members), sc.spareNode) {
+		for range opts.Instances - 1 {
+			node.AddInstance(sc)
+		}
+	}
 	sc.cluster.AddJoinFlags()
 	for _, node := range sc.members {
 		node.Start(sc)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ type appProcess struct {
 
 // start starts a process of the app, and does not wait until it responds.
 func (a *App) start() error {
-	process, err := a.cluster.spawner.launch(filepath.Join(a.cluster.dir, "app-"+a.name+".log"), a.cluster.dir, a.location.command(a.command()...))
+	process, err := a.cluster.spawner.launch(filepath.Join(a.cluster.dir, "app-"+a.fileName()+".log"), a.cluster.dir, a.location.command(a.command()...))
 	if err != nil {
 		return err
 	}
@@ -51,8 +52,11 @@ func (a *App) start() error {
 
 // recordsFile returns the records file of the next process.
 func (a *App) recordsFile() string {
-	return filepath.Join(a.cluster.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.processes)))
+	return filepath.Join(a.cluster.dir, fmt.Sprintf("app-%s-%d.records", a.fileName(), len(a.processes)))
 }
+
+// fileName returns the name of the app as a part of file names.
+func (a *App) fileName() string { return strings.ReplaceAll(a.name, "/", "-") }
 
 // command returns the command line of the next process, with flags at its end.
 func (a *App) command(flags ...string) []string {
@@ -85,6 +89,17 @@ func (a *App) Kill(tb testing.TB) {
 	}
 	process.killedAt = history.Now()
 	a.cluster.faults[faultIndex].LatestExit = process.killedAt
+}
+
+// Hang stops the app with SIGSTOP, and records that. The function that it returns continues the app.
+func (a *App) Hang(tb testing.TB) (resume func()) {
+	tb.Helper()
+	endFault := a.cluster.RecordFault(history.Fault{Kind: history.AppHung, Node: a.name})
+	a.Signal(tb, syscall.SIGSTOP)
+	return func() {
+		a.Signal(tb, syscall.SIGCONT)
+		endFault()
+	}
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped, because its

@@ -98,11 +98,13 @@ func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 	tb.Helper()
 	var all []history.Run
 	for _, node := range c.nodes {
-		runs, err := node.App.runs()
-		if err != nil {
-			tb.Fatal(err)
+		for _, app := range node.apps() {
+			runs, err := app.runs()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			all = append(all, runs...)
 		}
-		all = append(all, runs...)
 	}
 	return all
 }

@@ -37,8 +37,8 @@ func (n *Node) Places(ctx context.Context) (places []Place, moving bool, err err
 	return places, moving, nil
 }
 
-// AddInstance starts a further app behind a node that has not started yet. The app is in no history of
-// the cluster: the test checks its runs itself (App.Runs).
+// AddInstance starts a further app behind a node that has not started yet. Its name is
+// NODE/INSTANCE, also in runs, faults and maps of the history.
 func (n *Node) AddInstance(tb testing.TB) *App {
 	tb.Helper()
 	if n.Running() {
@@ -47,7 +47,7 @@ func (n *Node) AddInstance(tb testing.TB) *App {
 	if len(n.Instances) == 0 {
 		n.Instances = []*App{n.App}
 	}
-	name := n.ID + "-" + strconv.Itoa(len(n.Instances)+1)
+	name := n.ID + "/" + strconv.Itoa(len(n.Instances)+1)
 	app := &App{cluster: n.cluster, name: name, location: n.location, Addr: n.location.controlAddr(n.cluster.port(tb))}
 	app.Start(tb)
 	n.Instances = append(n.Instances, app)

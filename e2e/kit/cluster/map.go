@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"strconv"
+
 	"shardway/e2e/kit/load"
 )
 
@@ -17,6 +19,9 @@ type Map struct {
 	} `json:"nodes"`
 	// Owners contains an index into Nodes for each shard; -1 means no owner.
 	Owners []int `json:"owners"`
+	// Instances contains the number of the owner's app instance for each shard. It is nil if no node
+	// has several instances.
+	Instances []int `json:"instances"`
 }
 
 // Move is a shard with different owners in two maps.
@@ -31,6 +36,16 @@ func (m Map) Owner(shard int) string {
 		return ""
 	}
 	return m.Nodes[m.Owners[shard]].ID
+}
+
+// App returns the name of the app instance that owns a shard: the ID of its node, or NODE/INSTANCE from
+// the second instance on. Empty means that the shard is orphaned.
+func (m Map) App(shard int) string {
+	owner := m.Owner(shard)
+	if owner == "" || shard >= len(m.Instances) || m.Instances[shard] <= 1 {
+		return owner
+	}
+	return owner + "/" + strconv.Itoa(m.Instances[shard])
 }
 
 // OwnerOf returns the owner of the shard of a key.

@@ -100,7 +100,7 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 		}
 		observed := history.Map{Epoch: shardMap.Epoch, At: c.mapWatch.firstObservedAt(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
 		for shard := range shardMap.Shards {
-			observed.Owners[shard] = shardMap.Owner(shard)
+			observed.Owners[shard] = shardMap.App(shard)
 		}
 		all = append(all, observed)
 	}

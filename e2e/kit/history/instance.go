@@ -41,7 +41,8 @@ func (ic *instanceChecker) check() {
 	}
 	for i := 1; i < len(ic.maps); i++ {
 		before, next := &ic.maps[i-1], &ic.maps[i]
-		if ic.nodeChanged(next.At) || !maps.Equal(before.nodes(), next.nodes()) {
+		nodes := next.nodes()
+		if !maps.Equal(before.nodes(), nodes) || ic.nodeChanged(nodes, next.At) {
 			continue
 		}
 		for shard, owner := range next.Owners[:min(len(next.Owners), len(before.Owners))] {
@@ -61,11 +62,11 @@ func (m *Map) nodes() map[string]bool {
 	return nodes
 }
 
-// nodeChanged reports whether a node had a fault, was terminated or was drained shortly before a map was
-// observed.
-func (ic *instanceChecker) nodeChanged(at int64) bool {
+// nodeChanged reports whether one of the nodes had a fault, was terminated or was drained shortly before a map was
+// observed. A pause shorter than a lease moves no shard.
+func (ic *instanceChecker) nodeChanged(nodes map[string]bool, at int64) bool {
 	since := at - ic.rules.maxRoundTime()
-	return slices.ContainsFunc(ic.faults.all, func(fault Fault) bool { return !fault.isInstanceFault() && fault.overlaps(since, at) }) ||
+	return slices.ContainsFunc(ic.faults.activeFaults(since, at), func(fault *Fault) bool { return !fault.isInstanceFault() && fault.affectsAny(nodes) }) ||
 		slices.ContainsFunc(ic.drains, func(drain Drain) bool { return !drain.IsInstance && drain.overlaps(since, at) })
 }
 

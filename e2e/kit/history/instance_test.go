@@ -120,6 +120,10 @@ func TestCheckDetectsErrorsOfInstances(t *testing.T) {
 		{"a shard of a sibling moves", history.MovedNeedlessly, func(builder *historyBuilder) {
 			builder.addFailure("b/2", map[int]string{4: "b/3", 3: "b/3"})
 		}},
+		{"a shard of a sibling moves, and a node without shards has not started", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.Terminated, Node: "d"})
+			builder.addFailure("b/2", map[int]string{4: "b/3", 3: "b/3"})
+		}},
 		{"a shard of another node moves", history.MovedNeedlessly, func(builder *historyBuilder) {
 			builder.addFailure("b/2", map[int]string{4: "b/3", 6: "c/2"})
 		}},

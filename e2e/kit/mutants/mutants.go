@@ -41,6 +41,9 @@ const (
 	RepeatedEvent = "repeated-event"
 	// CutStream resumes no event stream.
 	CutStream = "cut-stream"
+	// SiblingEpoch keeps the ownership epoch of a shard that moves between two app instances of one
+	// node, in the headers of the app.
+	SiblingEpoch = "sibling-epoch"
 )
 
 // edits returns the edits of the bugs, in this order, and then the edits that report
@@ -128,6 +131,10 @@ func (r *Router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64
 		if old := r.state.Load().Committed(); old.Epoch() != 0 {
 			epoch = uint64(old.OwnedSince(sh))
 		}
+	case "sibling-epoch":
+		if old := r.state.Load().Committed(); old.Epoch() != 0 && old.Owner(sh) == committed.Owner(sh) {
+			epoch = uint64(old.OwnedSince(sh))
+		}
 	case "stale-epoch":
 		first, _ := firstEpochs.LoadOrStore(sh, epoch)
 		epoch = first.(uint64)
@@ -159,7 +166,7 @@ func reportPlantedBug(log zerolog.Logger) error {
 
 // Names returns the names of all bugs.
 func Names() []string {
-	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream}
+	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream, SiblingEpoch}
 }
 
 // Overlay writes the files of the overlay into dir and returns the argument of go build
