@@ -25,9 +25,9 @@ func (sweeper *sweeper) countAsStream(c *client, current inflight.Run) {
 	}
 }
 
-// sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
-// shard has moved, or when its node starts to leave. An event stream has up to streamEndTimeout
-// more, so that it can end between two events.
+// sweepStream ends a tunnel or an event stream after a grace period. The period starts when the shard
+// of the stream has moved, or when this node starts to leave. After it, an event stream has up to
+// streamEndTimeout more, so that it can end between two events.
 func (sweeper *sweeper) sweepStream(c *client, current inflight.Run, table *route.Table, grace, now time.Duration) {
 	cancelCause := sweeper.causeOfStreamEnd(c, current, table)
 	if cancelCause == cause.None {
@@ -74,16 +74,18 @@ func (sweeper *sweeper) continuesForPeer(c *client, current inflight.Run) bool {
 	return isForwarded && current.Has(inflight.Events) && c.slot.Events.IsResumable(current.Number)
 }
 
-// eventStreamGrace returns the grace period of an event stream, given the grace period of other
-// streams.
+// eventStreamGrace returns the grace period of an event stream that must end because of cancelCause.
+// grace is the grace period of other streams.
 func (sweeper *sweeper) eventStreamGrace(c *client, current inflight.Run, cancelCause cause.Cause, grace time.Duration) time.Duration {
 	isResumable := c.slot.Events.IsResumable(current.Number)
 	if cancelCause == cause.ShardMoved && isResumable {
 		return 0 // the new owner resumes it, so there is no reason to wait
 	}
-	isOnlyIngress := cancelCause == cause.Leaving && current.Kind == route.Remote
-	if isOnlyIngress && !isResumable {
-		// The owner stays, so the stream continues until shortly before the end of the drain.
+	onlyForwards := cancelCause == cause.Leaving && current.Kind == route.Remote
+	if onlyForwards && !isResumable {
+		// The owner does not leave, so the stream continues until shortly before the end of the drain.
+		// The stream then has streamEndTimeout to end between two events. Its client may take as long
+		// again to read the rest before abortStuckClient aborts the connection.
 		latestEnd := sweeper.lifecycle.DrainDeadline() - 2*streamEndTimeout
 		return max(grace, latestEnd-c.moveSeenAt)
 	}
@@ -102,8 +104,9 @@ func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
 	}
 }
 
-// runsAtRoute reports whether a request runs where the table now routes its shard. node is the node
-// to which the request was forwarded. While the shard is held because its owner is paused or has no
+// runsAtRoute reports whether a request runs at the destination to which the routing table now sends
+// requests for its shard. dest is the route of the shard. node is the node to which the request was
+// forwarded, nil if it runs at this node. While the shard is held because its owner is paused or has no
 // lease, the result is true, because the owner has not changed. While the shard is held for another
 // reason, it is true only for a forwarded request.
 func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {

@@ -33,5 +33,5 @@ func (d *Dir) AppAllowance() (AppAllowance, error) {
 // StoreAppAllowance durably stores an allowance. Calls must not overlap. The call waits for
 // the disk, but other methods of d do not wait for the call.
 func (d *Dir) StoreAppAllowance(value AppAllowance) error {
-	return d.saveUnlocked(allowanceFile, allowance{Format: format, Boot: value.Boot, AliveMS: value.Alive.Milliseconds(), OwnedMS: value.Owned.Milliseconds()})
+	return d.saveOutsideLock(allowanceFile, allowance{Format: format, Boot: value.Boot, AliveMS: value.Alive.Milliseconds(), OwnedMS: value.Owned.Milliseconds()})
 }

@@ -5,7 +5,7 @@ import "fmt"
 // MaxAppInstance is the maximum length of a stored app instance in bytes.
 const MaxAppInstance = 256
 
-// appInstance is the content of app.json.
+// appInstance is the content of app.json, and of the files of the app instances after the first one.
 type appInstance struct {
 	Format   int    `json:"format"`
 	Instance string `json:"instance"`
@@ -13,22 +13,26 @@ type appInstance struct {
 
 const appFile = "app.json"
 
-// furtherAppFile returns the file of an app instance after the first one.
-func furtherAppFile(number int) string { return fmt.Sprintf("app-%d.json", number+1) }
+// furtherAppFile returns the name of the file of an app instance after the first one. Names count from
+// 1, so the second app instance, which has the index 1, uses app-2.json.
+func furtherAppFile(index int) string { return fmt.Sprintf("app-%d.json", index+1) }
 
-// FurtherAppInstance is AppInstance for an app instance after the first one, which has the index zero.
+// FurtherAppInstance returns the text that StoreFurtherAppInstance stored last for the app instance
+// with this index, "" if there is none. The first app instance of a node has the index zero and uses
+// AppInstance, so index must be at least 1.
 func (d *Dir) FurtherAppInstance(index int) (string, error) {
 	var stored appInstance
 	_, err := loadFile(d.backend, furtherAppFile(index), &stored)
 	return stored.Instance, err
 }
 
-// StoreFurtherAppInstance is StoreAppInstance for an app instance after the first one.
+// StoreFurtherAppInstance durably stores the text with which the app instance with this index
+// identifies its process. It has the same requirements as StoreAppInstance.
 func (d *Dir) StoreFurtherAppInstance(index int, instance string) error {
 	if instance == "" || len(instance) > MaxAppInstance {
 		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)
 	}
-	return d.saveUnlocked(furtherAppFile(index), appInstance{Format: format, Instance: instance})
+	return d.saveOutsideLock(furtherAppFile(index), appInstance{Format: format, Instance: instance})
 }
 
 // AppInstance returns the app instance that StoreAppInstance stored last, "" if there is
@@ -46,12 +50,13 @@ func (d *Dir) StoreAppInstance(instance string) error {
 	if instance == "" || len(instance) > MaxAppInstance {
 		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)
 	}
-	return d.saveUnlocked(appFile, appInstance{Format: format, Instance: instance})
+	return d.saveOutsideLock(appFile, appInstance{Format: format, Instance: instance})
 }
 
-// saveUnlocked writes a file durably without holding a lock, so that Boot and Cluster do not block
-// if the disk hangs. Calls for the same file must not overlap.
-func (d *Dir) saveUnlocked(name string, content any) error {
+// saveOutsideLock writes a file durably. It holds the lock only to check whether d is closed, and not
+// during the write, so that Boot and Cluster do not block if the disk hangs. Calls for the same file
+// must not overlap.
+func (d *Dir) saveOutsideLock(name string, content any) error {
 	d.mu.Lock()
 	closed := d.closed
 	d.mu.Unlock()

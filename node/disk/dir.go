@@ -76,7 +76,7 @@ func (d *Dir) load(wantNode string) error {
 	return d.setBoot(last.Boot + 1)
 }
 
-// setBoot sets the boot number. It writes it to disk first.
+// setBoot writes the boot number to disk, and then sets it in memory.
 func (d *Dir) setBoot(number uint64) error {
 	if err := saveFile(d.backend, bootFile, boot{Format: format, Boot: number}); err != nil {
 		return err
@@ -98,9 +98,9 @@ func (d *Dir) Boot() uint64 {
 	return d.boot
 }
 
-// RaiseBoot must be called when the node learns that another process has used its disk. If
-// reported, the boot number of that process, is not below the boot number of this node, RaiseBoot
-// durably sets the number to reported + 1. It returns the current boot number.
+// RaiseBoot durably sets the boot number to reported + 1, if reported is greater than the current
+// boot number. Otherwise the number does not change. RaiseBoot returns the boot number that is then
+// current. reported is the boot number of another process that has used the disk of this node.
 func (d *Dir) RaiseBoot(reported uint64) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,16 +117,16 @@ func (d *Dir) RaiseBoot(reported uint64) (uint64, error) {
 	return d.boot, err
 }
 
-// Cluster returns the cluster to which the directory belongs and its number of shards, ""
-// and 0 before SetCluster.
+// Cluster returns the id of the cluster to which the directory belongs, and the number of shards of
+// this cluster. Before SetCluster, it returns "" and zero.
 func (d *Dir) Cluster() (id string, shards int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cluster.ID, d.cluster.Shards
 }
 
-// SetCluster durably records that the directory belongs to a cluster. A later call with
-// other values returns an error.
+// SetCluster durably records the cluster to which the directory belongs. A later call with other
+// values returns an error.
 func (d *Dir) SetCluster(id string, shards int) error {
 	if id == "" || shards <= 0 {
 		return fmt.Errorf("disk: cluster %q with %d shards", id, shards)
@@ -159,17 +159,17 @@ func (d *Dir) CachedClusterID() string {
 	return ""
 }
 
-// Level returns the highest level that was in force when the directory was last used. Zero
-// means none was recorded.
+// Level returns the highest recorded format version that was in force in the cluster. Zero means
+// that none was recorded.
 func (d *Dir) Level() uint8 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.level.Level
 }
 
-// StoreLevel durably records that a level is in force, so that a program that does not
-// support the level notices before it opens the log. A level lower than the recorded one
-// changes nothing.
+// StoreLevel durably records the format version that is in force in the cluster. A program that does
+// not support this version then stops before it opens the log. StoreLevel ignores a version that is
+// lower than the recorded one.
 func (d *Dir) StoreLevel(newLevel uint8) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

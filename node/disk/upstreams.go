@@ -41,7 +41,7 @@ func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
 	}
 	next := stored.renumber(addresses, limit)
 	if !slices.Equal(next.Numbers, stored.Numbers) || !slices.Equal(next.Removed, stored.Removed) {
-		if err := d.saveUnlocked(upstreamsFile, next); err != nil {
+		if err := d.saveOutsideLock(upstreamsFile, next); err != nil {
 			return nil, err
 		}
 	}

@@ -50,8 +50,8 @@ func (g *Gossip) announcedTags() Tags {
 	return tags
 }
 
-// allowAdding allows a cluster to add the node if the join addresses do not belong to different
-// clusters.
+// allowAdding announces the disk of this node, so that a cluster may add the node. It does nothing if
+// the join addresses belong to different clusters.
 func (g *Gossip) allowAdding() {
 	if _, conflict := g.JoinConflict(); !conflict && g.clusterChoice.undecided.CompareAndSwap(true, false) {
 		notify(g.tagsChanged)
@@ -81,7 +81,7 @@ func (g *Gossip) recordJoinResult(addr netip.AddrPort, err error) {
 	switch {
 	case err == nil:
 		delete(g.clusterChoice.conflicts, addr)
-	case refused && refusal.Tag == tagCluster && !refusal.Superseded && !refusal.remoteFault:
+	case refused && refusal.Tag == tagCluster && !refusal.Superseded && !refusal.remoteMustChange:
 		conflict := Conflict{First: JoinedCluster{Cluster: refusal.LocalValue}, Second: JoinedCluster{refusal.RemoteValue, refusal.Member, addr.String()}}
 		if first := g.clusterChoice.firstJoined.Load(); first != nil && first.Cluster == refusal.LocalValue {
 			conflict.First = *first

@@ -51,18 +51,19 @@ func (g *Gossip) joinUntilLeft(ctx context.Context) {
 	g.joinLoop(ctx)
 }
 
-// joinLoop joins the join addresses until ctx ends: continuously while this node is alone, every
-// few seconds while fewer nodes than BootstrapExpect are alive, and every steadyInterval later. It
-// resolves names each time, because their addresses change, and many names have no address before
-// their node runs.
+// joinLoop joins the join addresses in rounds until ctx ends. Rounds follow with growing pauses while
+// this node is alone, every settleInterval while fewer nodes than BootstrapExpect are alive, and every
+// steadyInterval later. Each round resolves the names again, because their addresses change, and many
+// names have no address before their node runs.
 func (g *Gossip) joinLoop(ctx context.Context) {
 	if len(g.options.JoinAddrs) == 0 {
 		return
 	}
 	now := time.Now()
 	j := &joiner{gossip: g, started: now, retryPause: g.options.RetryMin, nextLog: now.Add(firstLogDelay)}
-	decideTimer := time.AfterFunc(choiceTimeout, g.allowAdding)
-	defer decideTimer.Stop()
+	// A cluster may add this node even if some join addresses do not respond in time.
+	allowAddingTimer := time.AfterFunc(choiceTimeout, g.allowAdding)
+	defer allowAddingTimer.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -177,11 +178,11 @@ func noOtherNodeError(join []string, hasContacted bool) error {
 // reportFailure logs a failed round at most once a minute, and sends a refusal to Refusals. It does
 // not send the refusal if this node has seen another node since its start, because it then belongs
 // to a cluster, and the address may have a new owner. It does not send the refusal either if the
-// other node is at fault.
+// operator must change the other node.
 func (j *joiner) reportFailure(err error) {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		belongsToCluster := j.sawOtherNode
-		if !belongsToCluster && !refused.remoteFault && !refused.Superseded {
+		if !belongsToCluster && !refused.remoteMustChange && !refused.Superseded {
 			j.gossip.reportRefusal(refused)
 		}
 	}

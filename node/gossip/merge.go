@@ -27,9 +27,10 @@ type RefusedError struct {
 	// this node. This node must then stop, even if it serves requests. The claim comes from gossip and
 	// may be outdated.
 	Superseded bool
-	// remoteFault means that the operator must change the other node, not this one: the other node
-	// has no cluster yet, or its cluster is superseded by the cluster of this node.
-	remoteFault bool
+	// remoteMustChange means that the operator must change the other node, not this one. This applies
+	// if only this node has a cluster, if the cluster of the other node is superseded by the cluster of
+	// this node, or if the other node does not support the format version in force here.
+	remoteMustChange bool
 	// noCluster means that this node has no cluster yet. LocalValue is then the cluster that
 	// responded first.
 	noCluster bool
@@ -50,7 +51,7 @@ func (e *RefusedError) Error() string {
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", member, e.RemoteValue, e.LocalValue)
 	case tagLevel:
-		if e.remoteFault {
+		if e.remoteMustChange {
 			return fmt.Sprintf("%s supports format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
 		}
 		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program supports format version %s: run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
@@ -96,7 +97,7 @@ func (d *mergeDelegate) NotifyMerge(members []*serf.Member) error {
 			continue
 		}
 		if isChoosing && refused.Tag == tagCluster {
-			refused.noCluster, refused.Superseded, refused.remoteFault = true, false, false
+			refused.noCluster, refused.Superseded, refused.remoteMustChange = true, false, false
 			refusal = refused
 			continue
 		}
@@ -162,7 +163,7 @@ func checkMember(local *Tags, serfMember *serf.Member) *RefusedError {
 	remoteIsBehind := remoteCluster == "" || clusterid.Supersedes(local.Cluster, remoteCluster)
 	refused := &RefusedError{
 		Member: serfMember.Name, Addr: member.Addr.String(), PeerAddr: member.Tags.Endpoints[endpoints.Peer],
-		remoteFault: local.Cluster != "" && remoteIsBehind,
+		remoteMustChange: local.Cluster != "" && remoteIsBehind,
 	}
 	version, localVersion := serfMember.Tags[tagProtocol], strconv.Itoa(protocolVersion)
 	if version != localVersion {
@@ -179,22 +180,25 @@ func checkMember(local *Tags, serfMember *serf.Member) *RefusedError {
 		refused.Superseded = clusterid.Supersedes(remoteCluster, local.Cluster)
 		return refused
 	}
-	return refused.checkLevels(local.Levels, parseLevels(serfMember.Tags[tagLevel]))
+	return checkFormatVersions(refused, local.Levels, parseLevels(serfMember.Tags[tagLevel]))
 }
 
-// checkLevels compares the format versions of both nodes. A node that does not support the current
-// level of the other one cannot decode its messages. It returns nil if both are compatible.
-func (e *RefusedError) checkLevels(local, remote Levels) *RefusedError {
+// checkFormatVersions compares the format versions of this node and of a member. A node cannot decode
+// messages in a format version that it does not support. So if the version that is in force at one of
+// them is newer than the other one supports, checkFormatVersions completes refused and returns it.
+// Otherwise it returns nil. It also returns nil if one of them announces no format versions (zero
+// Levels), because there is nothing to compare.
+func checkFormatVersions(refused *RefusedError, local, remote Levels) *RefusedError {
 	format := func(n uint8) string { return strconv.Itoa(int(n)) }
 	switch {
 	case local == (Levels{}) || remote == (Levels{}):
 		return nil
 	case remote.InForce > local.Known:
-		e.Tag, e.LocalValue, e.RemoteValue, e.remoteFault = tagLevel, format(local.Known), format(remote.InForce), false
-		return e
+		refused.Tag, refused.LocalValue, refused.RemoteValue, refused.remoteMustChange = tagLevel, format(local.Known), format(remote.InForce), false
+		return refused
 	case local.InForce > remote.Known:
-		e.Tag, e.LocalValue, e.RemoteValue, e.remoteFault = tagLevel, format(local.InForce), format(remote.Known), true
-		return e
+		refused.Tag, refused.LocalValue, refused.RemoteValue, refused.remoteMustChange = tagLevel, format(local.InForce), format(remote.Known), true
+		return refused
 	}
 	return nil
 }

@@ -67,8 +67,9 @@ type Tags struct {
 	Endpoints map[string]string
 }
 
-// Levels has the current level, as far as the log of the member contains it, and the highest level
-// that its program supports. Zero means not sent.
+// Levels contains two format versions of a member: InForce, which is in force according to the log of
+// the member, and Known, the highest one that its program supports. The zero value means that the
+// member announces none.
 type Levels struct{ InForce, Known uint8 }
 
 // String returns the value of the tag, or "" for zero levels.

@@ -92,7 +92,7 @@ type Session struct {
 	urgentFrames   []byte    // frames that are written before queue
 	queue          []byte    // frames in order
 	spareQueue     []byte    // buffer that replaces queue while queue is being written
-	batchCount     uint64    // batches that the writer has taken
+	batchCount     uint64    // number of batches that were taken for writing, except those of which no byte was sent
 	smallBatches   int       // consecutive batches that used little of the queue buffer
 	windowUpdates  []*Stream // streams with credit to announce, each once
 	closingStreams []*Stream // streams whose close frame is queued

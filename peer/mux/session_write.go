@@ -215,7 +215,7 @@ func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 		st.closeBatched = true
 		s.releaseIfDoneLocked(st)
 	}
-	s.closingStreams = emptied(s.closingStreams)
+	s.closingStreams = clearList(s.closingStreams)
 	return batch, true
 }
 
@@ -233,7 +233,7 @@ func (s *Session) appendWindowUpdatesLocked() {
 		st.pendingCredit = 0
 		s.urgentFrames = appendFrame(s.urgentFrames, frameWindowUpdate, st.id, b[:])
 	}
-	s.windowUpdates = emptied(s.windowUpdates)
+	s.windowUpdates = clearList(s.windowUpdates)
 }
 
 // appendRefusalsLocked appends a frame for each stream to refuse.
@@ -244,8 +244,8 @@ func (s *Session) appendRefusalsLocked() {
 	s.refusals = s.refusals[:0]
 }
 
-// takeBlockedLocked returns the streams that wait for queue space, which they no longer do. The caller
-// must wake them.
+// takeBlockedLocked removes all streams from the list of streams that wait for queue space, and returns
+// them. The caller must wake them.
 func (s *Session) takeBlockedLocked() []*Stream {
 	blocked := s.blockedStreams
 	for _, st := range blocked {
@@ -255,8 +255,9 @@ func (s *Session) takeBlockedLocked() []*Stream {
 	return blocked
 }
 
-// emptied returns an empty list that reuses the memory of streams, without references to them.
-func emptied(streams []*Stream) []*Stream {
+// clearList removes the references to all streams from the list. It returns an empty list that reuses
+// the memory.
+func clearList(streams []*Stream) []*Stream {
 	clear(streams)
 	return streams[:0]
 }

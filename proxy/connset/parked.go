@@ -19,7 +19,7 @@ type Watcher struct {
 	Ctx context.Context //nolint:containedctx // lives as long as the listener
 	// Clock is the clock of the server.
 	Clock *coarsetime.Clock
-	// Goroutines also counts the parked connections.
+	// Goroutines counts the goroutines of the listener, and also its parked connections.
 	Goroutines *sync.WaitGroup
 	// Resume starts to serve a connection that was parked. It must not block.
 	Resume func(Resumed)
@@ -34,23 +34,24 @@ type Resumed struct {
 	ReturnedSoon bool // the connection was idle for less than ReturnSoon
 }
 
-// ReturnSoon is the idle time up to which the client of a parked connection returned soon. Parking and
-// resuming a connection costs about half as much as forwarding a request. For a client that sends a
-// request every few seconds, that cost exceeds the benefit.
+// ReturnSoon is the limit of Resumed.ReturnedSoon: a client that sends data after a shorter idle time
+// will probably do so again, so its connection should not be parked next time. Parking and resuming a
+// connection costs about half as much as forwarding a request. For a client that sends a request every
+// few seconds, that cost exceeds the benefit.
 const ReturnSoon = 10 * time.Second
 
 // Parked is a parked connection: an idle client connection without a goroutine and without buffers.
 //
 // At any time, the connection has exactly one owner:
 //
-//   - its C, until Set.Park has parked it
+//   - the client object of type C (the type parameter of Set), until Set.Park has parked it
 //   - the Watcher, while it is parked
 //   - the goroutine that has unparked it: that of Watcher.Sockets when the client sends something, the
 //     sweep when the idle timeout has passed, or a goroutine that closes connections
 //
-// The last of these owners calls Watcher.Resume, which creates a new C for the connection. Events of a
-// connection that is no longer parked are ignored. Each time that a connection is parked, it has
-// another Parked, so that an old event cannot match it.
+// The last of these owners calls Watcher.Resume, which creates a new C for the connection. An event may
+// arrive late, after its connection was resumed and parked again. Therefore each parking needs a new
+// Parked value, and an event for a Parked that is not in the Set any more is ignored.
 //
 //	C ──Park──► Parked ──unpark──► another C
 type Parked struct {
