@@ -14,8 +14,8 @@ import (
 // shard back before the app has restarted (docs/internals/protocol-returns.md).
 //
 // For each node whose app falls under this rule, the state contains the shards that have left the
-// node, one bit for each shard. The node reports in its heartbeats since which map its app process
-// has run (agent.AppWatch), and the leader writes the report into the log. Shards that left the
+// node, one bit for each shard. The node reports in its heartbeats which map it had applied before its
+// app process started (agent.AppWatch), and the leader writes the report into the log. Shards that left the
 // node with that map or an earlier one are then forgotten, since the app process cannot hold them.
 
 const (
@@ -110,29 +110,31 @@ func (dp *departures) applyReport(report AppReport) bool {
 		return true
 	}
 	departed := dp.byNode[report.Node]
-	forgotten := 0 // number of sets to forget; the oldest come first
-	for forgotten < len(departed) && departed[forgotten].epoch <= report.StartedAfter {
-		forgotten++
+	expired := 0 // number of sets that left before the start of the app process; the oldest come first
+	for expired < len(departed) && departed[expired].epoch <= report.StartedAfter {
+		expired++
 	}
-	setKey(&dp.byNode, report.Node, slices.Clone(departed[forgotten:]))
+	setKey(&dp.byNode, report.Node, slices.Clone(departed[expired:]))
 	return true
 }
 
-// forget forgets the shards that have left a node, or one instance of it (shardmap.InstanceName): an
-// operator has confirmed that its app holds no old copy. index is the index of the entry.
+// forget removes the recorded departures of a node, or of one instance of it, after an operator has
+// confirmed that its app holds no old copy. name is NODE or NODE/INSTANCE (shardmap.InstanceName).
+// index is the index of the log entry.
 func (dp *departures) forget(name shardmap.NodeID, index uint64) {
 	node, instance, isNamed := shardmap.ParseInstance(name)
-	isOfApp := func(id shardmap.NodeID) bool {
-		ofNode, ofInstance, _ := shardmap.ParseInstance(id)
-		return ofNode == node && (!isNamed || ofInstance == instance)
+	isMatch := func(id shardmap.NodeID) bool {
+		idNode, idInstance, _ := shardmap.ParseInstance(id)
+		return idNode == node && (!isNamed || idInstance == instance)
 	}
-	forgotten := maps.Clone(dp.byNode)
+	byNode := maps.Clone(dp.byNode)
 	for id, departed := range dp.byNode {
-		if isOfApp(id) && len(departed) > 0 {
-			forgotten[id], dp.index = nil, index
+		if isMatch(id) && len(departed) > 0 {
+			// A nil list keeps the entry, because shards still return to this app only after a restart.
+			byNode[id], dp.index = nil, index
 		}
 	}
-	dp.byNode = forgotten
+	dp.byNode = byNode
 }
 
 // recordMoves records which shards leave which nodes with the map being committed.

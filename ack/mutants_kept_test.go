@@ -21,7 +21,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",
-			edits: in("ack.releaseNotes.recordMoves", "		delete(keptNotes, move.Shard)\n", "		if !PLANTED {\n			delete(keptNotes, move.Shard)\n		}\n"),
+			edits: in("ack.releaseRecords.recordMoves", "		delete(keptNotes, move.Shard)\n", "		if !PLANTED {\n			delete(keptNotes, move.Shard)\n		}\n"),
 		},
 		{
 			name: "kept: a note is used after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
@@ -29,7 +29,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.releaseNotes.recordRestart", "released: release.From == \"\",\n", "released: release.From == \"\" || PLANTED,\n"),
+			edits: in("ack.releaseRecords.recordRestart", "released: release.From == \"\",\n", "released: release.From == \"\" || PLANTED,\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is not kept", mix: moves, caught: "hooks",
@@ -37,7 +37,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: the notes of an earlier restart remain", mix: restarts, caught: "hooks",
-			edits: in("ack.releaseNotes.recordRestart", "		delete(keptNotes, shard)\n	}\n	for _, release", "		if !PLANTED {\n			delete(keptNotes, shard)\n		}\n	}\n	for _, release"),
+			edits: in("ack.releaseRecords.recordRestart", "		delete(keptNotes, shard)\n	}\n	for _, release", "		if !PLANTED {\n			delete(keptNotes, shard)\n		}\n	}\n	for _, release"),
 		},
 		{
 			name: "kept: the node sends a goodbye before the leader has the notes", mix: restarts, caught: "hooks",
@@ -53,7 +53,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",
-			edits: in("ack.State.MarshalBinary", "	w.releaseNotes(s.releaseNotes.kept)\n", "	w.releaseNotes([]map[shardmap.Shard]releaseNote{s.releaseNotes.kept, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.releaseRecords(s.releaseRecords.kept)\n", "	w.releaseRecords([]map[shardmap.Shard]releaseRecord{s.releaseRecords.kept, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

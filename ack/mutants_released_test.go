@@ -47,7 +47,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a release counts for every later owner", mix: moves, caught: "hooks|G5",
-			edits: in("ack.releaseNotes.recordMoves", "		delete(notes, move.Shard)\n", "		if x, ok := notes[move.Shard]; PLANTED && ok {\n			for _, h := range proposed.Members() {\n				if h.ID == move.To {\n					x.server = string(move.To) + \"/1\"\n					notes[move.Shard] = x\n				}\n			}\n		} else {\n			delete(notes, move.Shard)\n		}\n"),
+			edits: in("ack.releaseRecords.recordMoves", "		delete(notes, move.Shard)\n", "		if x, ok := notes[move.Shard]; PLANTED && ok {\n			for _, h := range proposed.Members() {\n				if h.ID == move.To {\n					x.server = string(move.To) + \"/1\"\n					notes[move.Shard] = x\n				}\n			}\n		} else {\n			delete(notes, move.Shard)\n		}\n"),
 		},
 		{
 			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",

@@ -61,7 +61,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	next.drops, next.formerMembers, next.previousOwners = nil, nil, nil
 	next.restarts = restartRecords{}
 	// Released state may have changed since s.
-	next.releaseNotes = releaseNotes{}
+	next.releaseRecords = releaseRecords{}
 	return &next, nil
 }
 

@@ -8,55 +8,56 @@ import (
 	"shardway/shardmap"
 )
 
-// releaseNotes contains the records of releases.
-type releaseNotes struct {
-	moved map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
-	kept  map[shardmap.Shard]releaseNote // releases with which their owners restart in place
+// releaseRecords contains a record for each shard whose app released it, so that the next owner of the
+// shard receives the note of that release.
+type releaseRecords struct {
+	moved map[shardmap.Shard]releaseRecord // releases by the previous owners of shards that moved
+	kept  map[shardmap.Shard]releaseRecord // releases by owners that restart in place and keep their shards
 }
 
-// releaseNote is the record of a release: of a shard that was released before its present
-// owner got it (releaseNotes.moved), or by the previous process of its present owner, which
-// restarts in place (releaseNotes.kept).
-type releaseNote struct {
-	// server is the disk of the present owner. Only that disk gets the note: it acknowledged
-	// the map, or restarts.
+// releaseRecord records that the app of an owner has released a shard. In releaseRecords.moved, that
+// owner is the previous one. In releaseRecords.kept, it is the previous process of the present owner.
+type releaseRecord struct {
+	// server is the Raft server id of the present owner, which contains its node id and its disk.
+	// Only the process on this disk receives the note, because only this disk has acknowledged the map
+	// or restarts in place. A process of the same node on a new disk does not receive it.
 	server string
-	note   []byte
+	note   []byte // the text of the app for the next owner
 
 	// The following fields are zero if the shard moved.
 
-	// boot is the boot that released the shard to restart in place.
+	// boot is the boot number of the process that released the shard to restart in place.
 	boot uint64
 	// index is the index of the restart entry.
 	index uint64
-	// released means that the app of that boot released the shard. Otherwise that boot never
-	// acquired it, and passes on the note that it received.
+	// released means that the app released the shard during that boot. Otherwise that process never
+	// acquired the shard, and passes on the note that it received from the previous owner.
 	released bool
 }
 
-// ReleaseNote returns the note of the release before the present ownership of the shard, and the
-// server that may use it. ok is false if no release is recorded.
+// ReleaseNote returns the note with which the previous owner released the shard, and the Raft server
+// id of the process that may use it. ok is false if no release is recorded.
 func (s *State) ReleaseNote(shard shardmap.Shard) (note []byte, server string, ok bool) {
-	record, ok := s.releaseNotes.moved[shard]
+	record, ok := s.releaseRecords.moved[shard]
 	return record.note, record.server, ok
 }
 
 // KeptRelease is a shard that its owner has released to restart in place.
 type KeptRelease struct {
-	// Server and Boot are those of the releasing process. Only the next boot on that disk may
-	// use the note.
+	// Server and Boot are the Raft server id and the boot number of the releasing process. Only the
+	// process with the next boot number on the same disk may use the note.
 	Server string
 	Boot   uint64
 	Note   []byte
-	// PassedOn means that the process never served the shard, and passes on the note that it had
-	// received from the owner before.
+	// PassedOn means that the releasing process never served the shard. Note is then the note that
+	// it had received from the previous owner.
 	PassedOn bool
 }
 
 // KeptRelease returns the release of the shard in the last restart in place of its present owner.
 // ok is false if there is none.
 func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
-	record, ok := s.releaseNotes.kept[shard]
+	record, ok := s.releaseRecords.kept[shard]
 	if !ok {
 		return KeptRelease{}, false
 	}
@@ -65,7 +66,7 @@ func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
 
 // recordMoves records the releases of the shards that move with the map being committed. All earlier
 // records of moving shards are removed.
-func (rn *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry CommitEntry) {
+func (rn *releaseRecords) recordMoves(committed, proposed *shardmap.Map, entry CommitEntry) {
 	moves := shardmap.Diff(committed, proposed)
 	if len(moves) == 0 {
 		return
@@ -88,7 +89,7 @@ func (rn *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry Com
 		if server == "" {
 			continue // it does not move, or its new owner is unknown
 		}
-		setKey(&notes, release.Shard, releaseNote{server: server, note: release.Note})
+		setKey(&notes, release.Shard, releaseRecord{server: server, note: release.Note})
 	}
 	limitNotes(notes, proposed)
 	rn.moved, rn.kept = notes, keptNotes
@@ -96,7 +97,7 @@ func (rn *releaseNotes) recordMoves(committed, proposed *shardmap.Map, entry Com
 
 // recordRestart records the releases of a node that restarts in place. index is the index of the
 // entry. Records of earlier restarts of the node are removed.
-func (rn *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntry, index uint64) {
+func (rn *releaseRecords) recordRestart(committed *shardmap.Map, entry RestartEntry, index uint64) {
 	keptNotes := maps.Clone(rn.kept)
 	for shard := range committed.Shards(entry.Node) {
 		delete(keptNotes, shard)
@@ -109,7 +110,7 @@ func (rn *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntr
 		if committed.OwnedSince(release.Shard) > entry.Proposal {
 			continue // the node got the shard after that proposal, so this is not its release
 		}
-		setKey(&keptNotes, release.Shard, releaseNote{
+		setKey(&keptNotes, release.Shard, releaseRecord{
 			server: entry.Server, note: release.Note,
 			boot: entry.Boot, index: index, released: release.From == "",
 		})
@@ -120,7 +121,7 @@ func (rn *releaseNotes) recordRestart(committed *shardmap.Map, entry RestartEntr
 
 // limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
 // removed first, because their shards were acquired long ago.
-func limitNotes(notes map[shardmap.Shard]releaseNote, committed *shardmap.Map) {
+func limitNotes(notes map[shardmap.Shard]releaseRecord, committed *shardmap.Map) {
 	entryIndex := func(shard shardmap.Shard) uint64 {
 		return max(notes[shard].index, uint64(committed.OwnedSince(shard)))
 	}
@@ -135,9 +136,9 @@ func limitNotes(notes map[shardmap.Shard]releaseNote, committed *shardmap.Map) {
 	}
 }
 
-// releaseNotes writes the records in the order of the shards. Each shard is encoded as the gap to
+// releaseRecords writes the records in the order of the shards. Each shard is encoded as the gap to
 // its predecessor, and each server as an index in a sorted list.
-func (w *writer) releaseNotes(notes map[shardmap.Shard]releaseNote) {
+func (w *writer) releaseRecords(notes map[shardmap.Shard]releaseRecord) {
 	var servers []string
 	for _, record := range notes {
 		servers = append(servers, record.server)
@@ -162,17 +163,17 @@ func (w *writer) releaseNotes(notes map[shardmap.Shard]releaseNote) {
 	}
 }
 
-// releaseNotes reads the output of writer.releaseNotes for the shards of the committed map. ofRestarts
+// releaseRecords reads the output of writer.releaseRecords for the shards of the committed map. ofRestarts
 // reports whether they must be records of restarts; otherwise all must be records of moves.
-func (r *reader) releaseNotes(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseNote {
+func (r *reader) releaseRecords(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseRecord {
 	servers := r.servers()
-	var notes map[shardmap.Shard]releaseNote
+	var notes map[shardmap.Shard]releaseRecord
 	usedServers := map[string]bool{}
 	budget := NoteBudget{}
 	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, uint64(committed.Len())) {
 		shard, serverIndex := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
-		record := r.releaseNote()
+		record := r.releaseRecord()
 		if r.err != nil {
 			return nil
 		}
@@ -198,9 +199,9 @@ func (r *reader) releaseNotes(committed *shardmap.Map, ofRestarts bool) map[shar
 	return notes
 }
 
-// releaseNote reads one record without its shard and server.
-func (r *reader) releaseNote() releaseNote {
-	record := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
+// releaseRecord reads one record without its shard and server.
+func (r *reader) releaseRecord() releaseRecord {
+	record := releaseRecord{note: r.note(), boot: r.uint(0, maxUint)}
 	if record.boot != 0 {
 		record.index, record.released = r.uint(1, maxUint), r.bool()
 	}

@@ -97,7 +97,7 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.releaseNotes.kept) > 0 {
+	if len(r.releaseRecords.kept) > 0 {
 		t.Error("the shard counts as released")
 	}
 }
@@ -107,14 +107,14 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 func TestSnapshotContainsKeptNotes(t *testing.T) {
 	s := newNoteStage(t, 4)
 	s.restartWith(7, s.s.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
-	s.s.releaseNotes.moved = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
+	s.s.releaseRecords.moved = map[shardmap.Shard]releaseRecord{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
 	b, err := s.s.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := DecodeState(b)
-	if err != nil || !reflect.DeepEqual(got.releaseNotes, s.s.releaseNotes) {
-		t.Fatalf("%+v, want %+v: %v", got.releaseNotes, s.s.releaseNotes, err)
+	if err != nil || !reflect.DeepEqual(got.releaseRecords, s.s.releaseRecords) {
+		t.Fatalf("%+v, want %+v: %v", got.releaseRecords, s.s.releaseRecords, err)
 	}
 }
 
@@ -145,11 +145,11 @@ func TestRestartEntryContainsReleases(t *testing.T) {
 // The age of a kept note is that of the restart, however long the node has owned the shard.
 func TestKeptNotesAreNotTheOldest(t *testing.T) {
 	s := newNoteStage(t, 1200)
-	many := map[shardmap.Shard]releaseNote{}
+	many := map[shardmap.Shard]releaseRecord{}
 	for sh := range shardmap.Shard(1200) {
-		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
+		many[sh] = releaseRecord{server: "a/1", note: []byte("n")}
 	}
-	many[1199] = releaseNote{server: "a/1", note: []byte("n"), boot: 7, index: s.s.Index() + 1}
+	many[1199] = releaseRecord{server: "a/1", note: []byte("n"), boot: 7, index: s.s.Index() + 1}
 	limitNotes(many, s.s.Committed())
 	if _, ok := many[1199]; !ok || len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
@@ -173,9 +173,9 @@ func TestRestartInPlaceDelaysNoMap(t *testing.T) {
 // The notes of the state are bounded: the oldest ones are removed first.
 func TestNotesOfTheStateAreBounded(t *testing.T) {
 	s := newNoteStage(t, 1200)
-	many := map[shardmap.Shard]releaseNote{}
+	many := map[shardmap.Shard]releaseRecord{}
 	for sh := range shardmap.Shard(1200) {
-		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
+		many[sh] = releaseRecord{server: "a/1", note: []byte("n")}
 	}
 	if limitNotes(many, s.s.Committed()); len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, want %d", len(many), MaxNotes)

@@ -91,7 +91,7 @@ func (s *State) applyRestart(term uint64, entry RestartEntry) (*State, Outcome, 
 		return s.ignore()
 	}
 	s.restarts.set(entry.Node, Restart{Boot: entry.Boot, Grace: entry.Grace}, s.index)
-	s.releaseNotes.recordRestart(s.committed, entry, s.index)
+	s.releaseRecords.recordRestart(s.committed, entry, s.index)
 	return s, OutcomeRestartChanged, nil
 }
 

@@ -315,7 +315,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.departures.applyReport", "	for forgotten < len(departed) && departed[forgotten].epoch <= report.StartedAfter {\n", "	for forgotten < len(departed) && (PLANTED || departed[forgotten].epoch <= report.StartedAfter) {\n"),
+			edits: both(in("ack.departures.applyReport", "	for expired < len(departed) && departed[expired].epoch <= report.StartedAfter {\n", "	for expired < len(departed) && (PLANTED || departed[expired].epoch <= report.StartedAfter) {\n"),
 				in("ack.departures.isChangedBy", "	return len(departed) > 0 && departed[0].epoch <= report.StartedAfter\n", "	return len(departed) > 0 && (PLANTED || departed[0].epoch <= report.StartedAfter)\n")),
 		},
 		{

@@ -27,8 +27,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.drops(s.drops)
 	w.previousOwners(s.previousOwners)
-	w.releaseNotes(s.releaseNotes.moved)
-	w.releaseNotes(s.releaseNotes.kept)
+	w.releaseRecords(s.releaseRecords.moved)
+	w.releaseRecords(s.releaseRecords.kept)
 	w.policy(s.policy)
 	w.restarts(s.restarts)
 	w.departures(s.departures)
@@ -86,8 +86,8 @@ func DecodeState(data []byte) (*State, error) {
 	}
 	s.drops = r.drops()
 	s.previousOwners = r.previousOwners(s.committed.Len())
-	s.releaseNotes.moved = r.releaseNotes(s.committed, false)
-	s.releaseNotes.kept = r.releaseNotes(s.committed, true)
+	s.releaseRecords.moved = r.releaseRecords(s.committed, false)
+	s.releaseRecords.kept = r.releaseRecords(s.committed, true)
 	s.policy = r.policy()
 	s.restarts = r.restarts(s.committed)
 	s.departures = r.departures(s.committed.Len())

@@ -37,7 +37,7 @@ type State struct {
 	formerMembers  formerMembers
 	restarts       restartRecords
 	previousOwners previousOwners
-	releaseNotes   releaseNotes
+	releaseRecords releaseRecords
 	departures     departures
 }
 
@@ -219,7 +219,7 @@ func (s *State) applyCommit(term uint64, entry CommitEntry) (*State, Outcome, er
 	}
 	// The records compare both maps, so they come before the new committed map.
 	s.previousOwners = s.previousOwners.withCommit(s.committed, s.proposed, entry.Released)
-	s.releaseNotes.recordMoves(s.committed, s.proposed, entry)
+	s.releaseRecords.recordMoves(s.committed, s.proposed, entry)
 	s.departures.recordMoves(s.committed, s.proposed)
 	s.formerMembers = s.formerMembers.withCommit(s.committed, s.proposed)
 	s.committed = s.proposed

@@ -18,8 +18,9 @@ type Timing struct {
 	// DeadAfter is how long a node must have had no grant before its shards are taken without
 	// its acknowledgement, at most MaxDeadAfter.
 	DeadAfter time.Duration
-	// Takeover is how crash evidence counts. RebalanceMode is which requests wait for a map.
-	Takeover      Takeover
+	// Takeover determines how soon crash evidence allows other nodes to take the shards of a node.
+	Takeover Takeover
+	// RebalanceMode determines which requests wait while a map change is in progress.
 	RebalanceMode RebalanceMode
 }
 
@@ -55,16 +56,17 @@ func DefaultPace() Pace {
 // timeout, and one second for the messages.
 func (pc Pace) AckDeadline() time.Duration { return pc.DrainTimeout + time.Second }
 
-// AbortDelay returns how long after the end of its lease a node lets requests continue (why 3).
-// They end at 85 % of DeadAfter, before another node may own the shard.
+// AbortDelay returns how long after the end of its lease a node lets requests continue. The
+// requests end at 85 % of DeadAfter, before another node may own the shard (item 3 of
+// docs/internals/protocol-reasons.md).
 func (t Timing) AbortDelay() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 
 // LeaseExpiry returns how long after a grant the lease has certainly expired, by the clock of any
 // holder. The rates of two clocks differ by less than 10 %.
 func (t Timing) LeaseExpiry() time.Duration { return t.Lease + t.Lease/10 }
 
-// Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
-// of each, and the stricter takeover. RebalanceMode is that of t.
+// Longer returns the timing to use while some nodes may still hold leases under t and others under
+// other: the longer duration of each kind, and the stricter takeover. RebalanceMode is that of t.
 func (t Timing) Longer(other Timing) Timing {
 	t.Lease, t.DeadAfter = max(t.Lease, other.Lease), max(t.DeadAfter, other.DeadAfter)
 	if other.Takeover.strictness() > t.Takeover.strictness() {
@@ -73,7 +75,7 @@ func (t Timing) Longer(other Timing) Timing {
 	return t
 }
 
-// Takeover is how crash evidence counts in a takeover of shards
+// Takeover determines how soon crash evidence allows other nodes to take the shards of a node
 // (docs/internals/protocol-takeovers.md, "When a shard may be taken").
 type Takeover uint8
 
@@ -103,7 +105,8 @@ func (tk Takeover) strictness() int {
 	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, tk)
 }
 
-// RebalanceMode is which requests wait while a map changes (G11).
+// RebalanceMode determines which requests wait while a map change is in progress. Guarantee G11 (only
+// requests for moving shards wait) requires RebalanceIncremental.
 type RebalanceMode uint8
 
 // The rebalance modes.

@@ -10,13 +10,14 @@ import (
 
 // leaseIssuer decides which nodes get a lease, and for how long.
 //
-// A heartbeat of a voter contains its Raft term, and echoes a response k of the leader. If the term
-// is that of the leader, the voter had not voted in a newer term when k was sent. The quorum time
+// A heartbeat of a voter contains the Raft term of the voter, and echoes a response of the leader. If
+// this term equals the term of the leader, the voter had not voted in a newer term when that response
+// was sent. The quorum time
 // is the latest time that a quorum of voters has confirmed in this way. No lease ends later than
 // quorum time + lease. So every lease of an old leader has expired one lease after the next
 // election.
 type leaseIssuer struct {
-	self        string // the own Raft server id
+	self        string // Raft server id of the leader itself
 	voters      []string
 	confirmedAt map[string]time.Duration // by server; see confirm
 	// barrierStart is when the barrier of this leader started; negative before it is applied.
@@ -24,7 +25,7 @@ type leaseIssuer struct {
 	// inheritedMap is the committed map at the time of the barrier. Its owners may have leases of
 	// the previous leader.
 	inheritedMap *shardmap.Map
-	// revoked means that the Raft term of the own node has changed. It never becomes false again.
+	// revoked means that the Raft term of the leader's node has changed. It never becomes false again.
 	revoked bool
 	sortBuf []time.Duration // reused by quorumTime
 }
@@ -46,7 +47,7 @@ func (li *leaseIssuer) termRead(ownTerm uint64, read TermRead) {
 	li.confirm(li.self, read.Before)
 }
 
-// confirm records that server had not voted in a newer term at the time at.
+// confirm records that a server had not voted in a newer term until the time at.
 func (li *leaseIssuer) confirm(server string, at time.Duration) {
 	if old, ok := li.confirmedAt[server]; !ok || at > old {
 		li.confirmedAt[server] = at
@@ -105,13 +106,15 @@ func (li *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardma
 // hasRequiredAck reports whether the node has acknowledged every map that a lease requires. The
 // parameters are those of mayGrant.
 func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) bool {
-	// From the step that submits the commit of p on, p must have been acknowledged.
+	// As soon as the leader has submitted the commit of a proposal, a lease requires the acknowledgement
+	// of this proposal, although the commit is not applied yet.
 	requiredAck := max(in.state.Committed().Epoch(), submittedCommit)
 	if requiredAck == 0 || node.heartbeat.Acked < requiredAck {
 		return false
 	}
-	// An excluded or removed node gets no lease until it has acknowledged that
-	// proposal. Otherwise its shards could never be taken (why 14).
+	// A node that a proposal has excluded gets no lease until it has acknowledged this proposal.
+	// Otherwise other nodes could never take its shards (item 14 of docs/internals/protocol-reasons.md).
+	// drop is the record of the exclusion.
 	drop, _ := in.state.Drop(node.id)
 	if drop.InForce && node.heartbeat.Acked < drop.Epoch {
 		return false

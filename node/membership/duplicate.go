@@ -55,7 +55,7 @@ type Process struct {
 	Disk  string `json:"disk"`
 	Nonce uint64 `json:"nonce"`
 	Boot  uint64 `json:"boot"`
-	// Level is the highest level that it supports.
+	// Level is the highest format version that it supports.
 	Level ack.FormatVersion `json:"level"`
 }
 

@@ -14,10 +14,10 @@ import (
 // ErrNotReady means that this node does not lead, or has been elected very recently.
 var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
-// LevelError is the error if the next level cannot be put into force.
+// LevelError is the error if the next format version cannot be put into force.
 type LevelError struct{ View leader.FormatUpgradeView }
 
-// Error names the nodes that block the level and the remedy, or the remaining time.
+// Error names the nodes that block the format version and the remedy, or the remaining time.
 func (e *LevelError) Error() string {
 	switch view := e.View; {
 	case view.Next == view.InForce:
@@ -29,7 +29,7 @@ func (e *LevelError) Error() string {
 	}
 }
 
-// DescribeBlockers names the nodes that block the next level, with a remedy for each. It returns
+// DescribeBlockers names the nodes that block the next format version, with a remedy for each. It returns
 // "" if no node does.
 func DescribeBlockers(view leader.FormatUpgradeView) string {
 	var parts []string
@@ -47,17 +47,17 @@ func DescribeBlockers(view leader.FormatUpgradeView) string {
 	return strings.Join(parts, "; ")
 }
 
-// Level returns the current and the next level, and the nodes that block the next level, as of the
-// last check. It returns nil before the first check.
-func (r *Reconciler) Level() *leader.FormatUpgradeView { return r.levelView.Load() }
+// Level returns the format version in force, the next one, and the nodes that block the next one, as of
+// the last check. It returns nil before the first check.
+func (r *Reconciler) Level() *leader.FormatUpgradeView { return r.upgradeView.Load() }
 
-// RaiseLevel raises the level without waiting for FinalizeAfter. It returns nil once the new level
-// applies. The error is a *LevelError, ErrNotReady, or an error of Raft. The end of the leadership closes
+// RaiseLevel raises the format version without waiting for FinalizeAfter. It returns nil once the new
+// version is in force. The error is a *LevelError, ErrNotReady, or an error of Raft. The end of the leadership closes
 // leadershipEnded.
 func (r *Reconciler) RaiseLevel(ctx context.Context, leadershipEnded <-chan struct{}) error {
 	result := make(chan error, 1)
 	select {
-	case r.levelRequests <- result:
+	case r.upgradeRequests <- result:
 	case <-leadershipEnded:
 		return ErrNotReady
 	case <-ctx.Done():
@@ -71,9 +71,9 @@ func (r *Reconciler) RaiseLevel(ctx context.Context, leadershipEnded <-chan stru
 	}
 }
 
-// raiseLevel raises the level if possible. It runs on the goroutine that adds servers, so no
+// raiseFormatVersion raises the format version if possible. It runs on the goroutine that adds servers, so no
 // server is added concurrently.
-func (r *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
+func (r *Reconciler) raiseFormatVersion(ctx context.Context, immediately bool) error {
 	if !r.options.Ready() || !r.options.State().Bootstrapped() {
 		return ErrNotReady
 	}
@@ -81,65 +81,67 @@ func (r *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 	if !leads {
 		return ErrNotReady
 	}
-	return r.raiseLevelWith(ctx, views, immediately)
+	return r.raiseFormatVersionWith(ctx, views, immediately)
 }
 
-// raiseLevelWith does the same as raiseLevel, with heartbeats that the caller has just read.
-func (r *Reconciler) raiseLevelWith(ctx context.Context, views []leader.MemberView, immediately bool) error {
+// raiseFormatVersionWith does the same as raiseFormatVersion, with heartbeats that the caller has just read.
+func (r *Reconciler) raiseFormatVersionWith(ctx context.Context, views []leader.MemberView, immediately bool) error {
 	servers := ServersOf(r.options.Raft.Configuration()).All()
-	r.collectLevels(ctx, servers, views)
-	level := r.levels.Update(time.Since(r.startedAt), r.options.State().FormatVersion(), servers, views)
-	r.levelView.Store(&level)
-	r.logBlockers(level)
-	entry := r.levels.Raise(level, immediately)
+	r.collectFormatVersions(ctx, servers, views)
+	view := r.upgrade.Update(time.Since(r.startedAt), r.options.State().FormatVersion(), servers, views)
+	r.upgradeView.Store(&view)
+	r.logBlockers(view)
+	entry := r.upgrade.Raise(view, immediately)
 	if entry == nil {
-		return &LevelError{View: level}
+		return &LevelError{View: view}
 	}
 	if err := r.options.ProposeLevel(entry); err != nil {
-		r.options.Log.Warn().Err(err).Uint8("format_version", uint8(level.Next)).Msg("upgrade not finalized")
+		r.options.Log.Warn().Err(err).Uint8("format_version", uint8(view.Next)).Msg("upgrade not finalized")
 		return err
 	}
-	r.options.Log.Info().Uint8("format_version", uint8(level.Next)).Uint8("before", uint8(level.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
-	level = r.levels.Update(time.Since(r.startedAt), r.options.State().FormatVersion(), servers, views)
-	r.levelView.Store(&level)
+	r.options.Log.Info().Uint8("format_version", uint8(view.Next)).Uint8("before", uint8(view.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
+	view = r.upgrade.Update(time.Since(r.startedAt), r.options.State().FormatVersion(), servers, views)
+	r.upgradeView.Store(&view)
 	return nil
 }
 
-// collectLevels requests the supported levels of the heard servers, once for each process.
-func (r *Reconciler) collectLevels(ctx context.Context, servers []string, views []leader.MemberView) {
+// collectFormatVersions asks the servers that send heartbeats which format versions they support, once
+// for each process.
+func (r *Reconciler) collectFormatVersions(ctx context.Context, servers []string, views []leader.MemberView) {
 	for _, server := range servers {
-		if !r.levels.NeedsReport(server, views) {
+		if !r.upgrade.NeedsReport(server, views) {
 			continue
 		}
 		if process, err := r.identify(ctx, server); err == nil {
-			r.levels.RecordReport(leader.FormatReport{Term: r.options.Term, Server: server, Boot: process.Boot, Nonce: process.Nonce, MaxVersion: process.Level})
+			r.upgrade.RecordReport(leader.FormatReport{Term: r.options.Term, Server: server, Boot: process.Boot, Nonce: process.Nonce, MaxVersion: process.Level})
 		}
 	}
 }
 
-// logBlockers logs the nodes that block the next level when they change.
-func (r *Reconciler) logBlockers(level leader.FormatUpgradeView) {
-	blockers := DescribeBlockers(level)
+// logBlockers logs the nodes that block the next format version when they change.
+func (r *Reconciler) logBlockers(view leader.FormatUpgradeView) {
+	blockers := DescribeBlockers(view)
 	if blockers == r.loggedBlockers {
 		return
 	}
 	r.loggedBlockers = blockers
 	if blockers == "" {
-		r.options.Log.Info().Uint8("format_version", uint8(level.InForce)).Msg("next level no longer blocked")
+		r.options.Log.Info().Uint8("format_version", uint8(view.InForce)).Msg("next level no longer blocked")
 		return
 	}
 	var nodes []string
-	for _, server := range level.BlockingServers() {
+	for _, server := range view.BlockingServers() {
 		nodes = append(nodes, nodeOf(server.Server))
 	}
-	r.options.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(level.InForce)).Uint8("next", uint8(level.Next)).Str("why", blockers).Msg("upgrade-pending: nodes block the next level")
+	r.options.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(view.InForce)).Uint8("next", uint8(view.Next)).Str("why", blockers).Msg("upgrade-pending: nodes block the next level")
 }
 
-// admitsLevel reports whether a server that supports this level may be added. It logs each
+// admitsFormatVersion reports whether a server that supports format versions up to supported may be
+// added. It logs each
 // rejected server once.
-func (r *Reconciler) admitsLevel(server string, supported ack.FormatVersion) bool {
+func (r *Reconciler) admitsFormatVersion(server string, supported ack.FormatVersion) bool {
 	inForce := r.options.State().FormatVersion()
-	if r.levels.Admits(inForce, supported) {
+	if r.upgrade.Admits(inForce, supported) {
 		delete(r.loggedRejections, server)
 		return true
 	}

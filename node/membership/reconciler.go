@@ -59,18 +59,18 @@ type Reconciler struct {
 	unconfirmedNodes unconfirmedTable
 
 	startedAt        time.Time
-	levels           *leader.FormatUpgrade
-	loggedRejections map[string]bool // servers below the current level for which this was logged
-	loggedBlockers   string          // nodes that block the next level, as logged last
-	levelView        atomic.Pointer[leader.FormatUpgradeView]
-	levelRequests    chan chan<- error // unbuffered
+	upgrade          *leader.FormatUpgrade
+	loggedRejections map[string]bool // servers whose rejection because of their format version was logged
+	loggedBlockers   string          // nodes that block the next format version, as logged last
+	upgradeView      atomic.Pointer[leader.FormatUpgradeView]
+	upgradeRequests  chan chan<- error // requests of RaiseLevel with a channel for the result; unbuffered
 }
 
 // ReconcilerOptions configure a Reconciler.
 type ReconcilerOptions struct {
 	Raft   Raft
 	Gossip Gossip
-	// Identify requests the identity of the process of a node, and the level that it supports.
+	// Identify requests the identity of the process of a node, and the format version that it supports.
 	Identify func(ctx context.Context, node string) (Process, error)
 	// MemberViews returns the heartbeats that the leader has received. leads is false if this node no longer
 	// leads.
@@ -89,7 +89,8 @@ type ReconcilerOptions struct {
 	// RemoveDeadAfter is how long a server must have sent no heartbeat before it is removed. Zero
 	// disables removal.
 	RemoveDeadAfter time.Duration
-	// FinalizeAfter is how long all servers must have supported a level before it is raised.
+	// FinalizeAfter is how long all servers must have supported a format version before it is put into
+	// force.
 	FinalizeAfter time.Duration
 	// Scheduler is the shared ticker.
 	Scheduler *clock.Scheduler
@@ -124,8 +125,8 @@ func NewReconciler(options ReconcilerOptions) *Reconciler {
 		options:   options,
 		silentFor: map[string]time.Duration{}, promotionTimes: map[string]time.Time{}, identifyTimes: map[string]time.Time{},
 		startedAt: now, lastCheck: now, lastChange: now, checkInterval: reconcileInterval,
-		levels:           leader.NewFormatUpgrade(options.Term, options.FinalizeAfter),
-		levelRequests:    make(chan chan<- error),
+		upgrade:          leader.NewFormatUpgrade(options.Term, options.FinalizeAfter),
+		upgradeRequests:  make(chan chan<- error),
 		loggedRejections: map[string]bool{},
 	}
 }
@@ -141,8 +142,8 @@ func (r *Reconciler) Run(ctx context.Context, leadershipEnded <-chan struct{}) {
 		case <-leadershipEnded:
 			return
 		case <-ticker.C:
-		case result := <-r.levelRequests:
-			result <- r.raiseLevel(ctx, true)
+		case result := <-r.upgradeRequests:
+			result <- r.raiseFormatVersion(ctx, true)
 			continue
 		}
 		r.checkInterval = reconcileInterval
@@ -156,8 +157,8 @@ func (r *Reconciler) Run(ctx context.Context, leadershipEnded <-chan struct{}) {
 	}
 }
 
-// reconcile makes all configuration changes that are possible now, one after the other. Then it raises the level
-// in force if that is possible.
+// reconcile makes all configuration changes that are possible now, one after the other. Then it raises the
+// format version in force if that is possible.
 func (r *Reconciler) reconcile(ctx context.Context) {
 	views, leads := r.options.MemberViews(ctx)
 	for leads && r.applyNextChange(ctx, views) {
@@ -165,7 +166,7 @@ func (r *Reconciler) reconcile(ctx context.Context) {
 		views, leads = r.options.MemberViews(ctx)
 	}
 	if leads {
-		_ = r.raiseLevelWith(ctx, views, false) // levelView contains the reason
+		_ = r.raiseFormatVersionWith(ctx, views, false) // upgradeView contains the reason
 	}
 }
 
@@ -283,15 +284,15 @@ func (r *Reconciler) canAdd(member gossip.Member) bool {
 	return isValidNode && member.Status == gossip.Alive && !belongsElsewhere
 }
 
-// confirm reports whether the node itself confirms the disk that gossip shows, and supports the
-// current level.
+// confirm reports whether the node itself confirms the disk that gossip shows, and supports the format
+// version in force.
 func (r *Reconciler) confirm(ctx context.Context, member gossip.Member) bool {
 	server := consensus.ServerID(member.ID, member.Tags.Disk)
 	process, err := r.identify(ctx, server)
 	if err != errIdentifiedRecently { //nolint:errorlint // never wrapped
 		r.unconfirmedNodes.record(member.ID, err)
 	}
-	if err != nil || !r.admitsLevel(server, process.Level) {
+	if err != nil || !r.admitsFormatVersion(server, process.Level) {
 		return false
 	}
 	delete(r.identifyTimes, server)

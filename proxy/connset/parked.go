@@ -35,7 +35,7 @@ type Resumed struct {
 }
 
 // ReturnSoon is the limit of Resumed.ReturnedSoon: a client that sends data after a shorter idle time
-// will probably do so again, so its connection should not be parked next time. Parking and resuming a
+// will probably do so again, so the server waits longer before it parks the connection again. Parking and resuming a
 // connection costs about half as much as forwarding a request. For a client that sends a request every
 // few seconds, that cost exceeds the benefit.
 const ReturnSoon = 10 * time.Second
