@@ -305,7 +305,7 @@ func (relay *Relay) Cancel(cancelCause cause.Cause, toClose []inbound.Aborter) [
 	case cause.Stopping:
 		relay.drainExpired.Store(true)
 		toClose = append(toClose, relay.upstream)
-	case cause.None, cause.Lease, cause.OwnerLost, cause.PathDead, cause.Timeout, cause.ShardMoved, cause.Leaving, cause.MoveTest:
+	case cause.None, cause.Lease, cause.OwnerLost, cause.PathDead, cause.Timeout, cause.TotalTimeout, cause.ShardMoved, cause.Leaving, cause.MoveTest:
 		toClose = append(toClose, relay.upstream)
 	}
 	if relay.toApp {
