@@ -7,12 +7,12 @@ func mutantsOfInstances() []mutant {
 		m.instances = 100
 		return m
 	}
-	hooked := func(list string) *simMix {
+	withHooks := func(list string) *simMix {
 		m := several(list)
 		m.hooks = 100
 		return m
 	}
-	cached := func(list string) *simMix {
+	withCaches := func(list string) *simMix {
 		m := several(list)
 		m.caches = 100
 		return m
@@ -28,27 +28,27 @@ func mutantsOfInstances() []mutant {
 			edits: in("ack/agent.Follower.WillOwn", "!movesWithinNode(committed, proposed, shard)", "(PLANTED || !movesWithinNode(committed, proposed, shard))"),
 		},
 		{
-			name: "instances: the old instance does not release a shard", mix: hooked(faults), caught: "hooks",
+			name: "instances: the old instance does not release a shard", mix: withHooks(faults), caught: "hooks",
 			edits: in("ack/agent.hookMachine.isMoving", "|| movesWithinNode(committed, proposed, shard)", "|| !PLANTED && movesWithinNode(committed, proposed, shard)"),
 		},
 		{
-			name: "instances: hook calls go to the first instance", mix: hooked(faults), caught: "hooks",
+			name: "instances: hook calls go to the first instance", mix: withHooks(faults), caught: "hooks",
 			edits: in("ack/agent.hookMachine.startCallsOf", "		instance := m.shards[shards[0]].instance\n", "		instance := m.shards[shards[0]].instance\n		if PLANTED {\n			instance = 0\n		}\n"),
 		},
 		{
-			name: "instances: the release of an instance does not reach its sibling", mix: hooked(faults), caught: "hooks",
+			name: "instances: the release of an instance does not reach its sibling", mix: withHooks(faults), caught: "hooks",
 			edits: in("ack/leader.memberTracker.nextServer", "nextOwner == \"\" ||", "nextOwner == \"\" || PLANTED && nextOwner == owner ||"),
 		},
 		{
-			name: "instances: departures belong to the first instance", mix: cached(faults + ", leave 3, join 2"), caught: "returns|G9",
+			name: "instances: departures belong to the first instance", mix: withCaches(faults + ", leave 3, join 2"), caught: "returns|G9",
 			edits: in("ack.departures.recordMoves", "		from := shardmap.InstanceID(move.From, move.FromInstance)\n", "		from := shardmap.InstanceID(move.From, move.FromInstance*shardmap.Instance(1-plantedAs(PLANTED)))\n"),
 		},
 		{
-			name: "instances: the log has no report of further instances", mix: cached(faults + ", leave 3, join 2"), caught: "returns",
+			name: "instances: the log has no report of further instances", mix: withCaches(faults + ", leave 3, join 2"), caught: "returns",
 			edits: in("ack/leader.memberTracker.newAppReports", "			if in.state.NeedsAppReport(report) {\n", "			if in.state.NeedsAppReport(report) && !(PLANTED && i > 0) {\n"),
 		},
 		{
-			name: "instances: previous owners are nodes", mix: hooked(faults), caught: "hooks",
+			name: "instances: previous owners are nodes", mix: withHooks(faults), caught: "hooks",
 			edits: in("ack.previousOwners.withCommit", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)\n", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance*shardmap.Instance(1-plantedAs(PLANTED)))\n"),
 		},
 		{

@@ -174,7 +174,7 @@ func TestInstancesThatFailLoseTheirShardsToTheirSiblings(t *testing.T) {
 	load.AwaitStarted(t, 150)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+	random := rand.New(rand.NewPCG(seed, 1))
 	for round := range 6 {
 		node := x.Nodes()[random.IntN(3)]
 		restore := x.failInstance(node, random.IntN(3), round%2 == 1)

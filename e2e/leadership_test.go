@@ -106,8 +106,8 @@ func TestStepDownToANode(t *testing.T) {
 		}
 		for _, node := range c.Nodes() {
 			node.AwaitStatus(t, to.ID+" leads, and its lease is shown", func(status cluster.Status) bool {
-				since, err := time.Parse(time.RFC3339, status.LeaderSince)
-				return err == nil && status.Leader == to.ID && since.After(startedAt.Add(-time.Second)) && status.LeaderLeaseMS > 0
+				since, parseErr := time.Parse(time.RFC3339, status.LeaderSince)
+				return parseErr == nil && status.Leader == to.ID && since.After(startedAt.Add(-time.Second)) && status.LeaderLeaseMS > 0
 			})
 		}
 		if reason := awaitLeaderLost(t, leader, leader.ID, startedAt); reason != "stepped-down" {

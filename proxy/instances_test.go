@@ -28,6 +28,7 @@ type instanceApps struct {
 
 // newInstanceApps starts three app instances.
 func newInstanceApps(t *testing.T) *instanceApps {
+	t.Helper()
 	apps := &instanceApps{release: make(chan struct{})}
 	for i := range apps.hits {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +36,7 @@ func newInstanceApps(t *testing.T) *instanceApps {
 			if r.Header.Get("X-Wait") != "" {
 				<-apps.release
 			}
-			fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
+			_, _ = fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
 		}))
 		t.Cleanup(server.Close)
 		dial, err := proxy.DialURL(server.URL)
@@ -173,7 +174,7 @@ func TestRequestsWithoutKeyUseHealthyInstances(t *testing.T) {
 	apps := newInstanceApps(t)
 	n := newNode(t, "a", "", apps.options, func(o *proxy.Options) {
 		o.InstanceHealthy = func(instance int) bool { return instance != 1 }
-		o.Settings.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "local"})
+		o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "local"})
 	})
 	for range 6 {
 		_ = n.getBody(t)

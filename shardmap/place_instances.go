@@ -214,8 +214,7 @@ func (s *instanceSpread) moveOne() bool {
 	byLoad := slices.Clone(s.instances)
 	slices.SortStableFunc(byLoad, func(a, b Instance) int { return cmp.Compare(s.load[a], s.load[b]) })
 	for _, to := range byLoad {
-		for i := len(byLoad) - 1; i >= 0; i-- {
-			from := byLoad[i]
+		for _, from := range slices.Backward(byLoad) {
 			if s.load[from]-s.load[to] < 2 {
 				break
 			}

@@ -62,8 +62,15 @@ func TestInstanceIDIsTheNodeForTheFirstInstance(t *testing.T) {
 		instance shardmap.Instance
 		isNamed  bool
 	}{
-		{"a", "a", 0, false}, {"a/1", "a", 0, true}, {"a/3", "a", 2, true}, {"a/32", "a", 31, true},
-		{"a/0", "a/0", 0, false}, {"a/33", "a/33", 0, false}, {"a/01", "a/01", 0, false}, {"a/+1", "a/+1", 0, false}, {"a/x", "a/x", 0, false},
+		{"a", "a", 0, false},
+		{"a/1", "a", 0, true},
+		{"a/3", "a", 2, true},
+		{"a/32", "a", 31, true},
+		{"a/0", "a/0", 0, false},
+		{"a/33", "a/33", 0, false},
+		{"a/01", "a/01", 0, false},
+		{"a/+1", "a/+1", 0, false},
+		{"a/x", "a/x", 0, false},
 	} {
 		node, instance, isNamed := shardmap.ParseInstance(tt.id)
 		if node != tt.node || instance != tt.instance || isNamed != tt.isNamed {

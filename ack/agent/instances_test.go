@@ -20,6 +20,7 @@ type instanceScene struct {
 }
 
 func newInstanceScene(t *testing.T) *instanceScene {
+	t.Helper()
 	return &instanceScene{t: t, checks: make([]agent.InstanceCheck, 3), owns: map[shardmap.Instance]bool{0: true, 1: true, 2: true}}
 }
 

@@ -296,13 +296,14 @@ func (w *workers) startUsers(t *testing.T, n int) *userLoad {
 
 // sendAll sends the requests of a user. The counter of the user continues as long as the user stays at a worker.
 func (l *userLoad) sendAll(ctx context.Context, t *testing.T, user int) {
+	t.Helper()
 	client := &http.Client{Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	var last visit
 	failed := 0 // failed requests since the last response, which may have run
 	for n := 0; ctx.Err() == nil; n++ {
 		addrs, couldFail := *l.addrs.Load(), l.mayFail.Load()
-		seen, err := postAs(client, "http://"+addrs[(user+n)%len(addrs)], l.keys[user], fmt.Sprint(user, ".", n), []string{"0.01", "0.01", "0.15"}[n%3])
+		seen, err := postAs(context.WithoutCancel(ctx), client, "http://"+addrs[(user+n)%len(addrs)], l.keys[user], fmt.Sprint(user, ".", n), []string{"0.01", "0.01", "0.15"}[n%3])
 		if err != nil {
 			if !couldFail && !l.mayFail.Load() {
 				t.Errorf("%s: %v", l.keys[user], err)
@@ -320,8 +321,8 @@ func (l *userLoad) sendAll(ctx context.Context, t *testing.T, user int) {
 }
 
 // postAs sends one request of a user.
-func postAs(client *http.Client, url, user, id, sleep string) (visit, error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, http.NoBody)
+func postAs(ctx context.Context, client *http.Client, url, user, id, sleep string) (visit, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
 		return visit{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // output is a buffer that a running command may write to.
@@ -193,6 +192,7 @@ func TestUnhealthyAppMakesTheNodeUnready(t *testing.T) {
 	}
 }
 
+//nolint:tparallel // its parts need the running node
 func TestFailedStartNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	n := start(t, app(t))

@@ -13,23 +13,25 @@ import (
 	"shardway/node/eventlog"
 )
 
-// section returns the text below a heading of a page, up to the next one of its level.
-func section(t *testing.T, page, heading string) string {
+const eventsPage = "docs/reference/events.md"
+
+// section returns the text below a heading of eventsPage, up to the next one of its level.
+func section(t *testing.T, heading string) string {
 	t.Helper()
-	text := pages(t)[page]
+	text := pages(t)[eventsPage]
 	_, text, ok := strings.Cut(text, "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("%s has no section %q", page, heading)
+		t.Fatalf("%s has no section %q", eventsPage, heading)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
 }
 
 // named returns what the first cells of a section's table have between backquotes.
-func named(t *testing.T, page, heading string) []string {
+func named(t *testing.T, heading string) []string {
 	t.Helper()
 	var all []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(section(t, page, heading), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(section(t, heading), -1) {
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			all = append(all, m[1])
 		}
@@ -37,20 +39,20 @@ func named(t *testing.T, page, heading string) []string {
 	return all
 }
 
-// same compares what a page names with what the program has.
-func same(t *testing.T, page string, documented, known []string) {
+// same compares what eventsPage names with what the program has.
+func same(t *testing.T, documented, known []string) {
 	t.Helper()
 	if len(known) == 0 {
 		t.Fatal("nothing to compare with")
 	}
 	for _, n := range documented {
 		if !slices.Contains(known, n) {
-			t.Errorf("%s describes %q, which the program does not have", page, n)
+			t.Errorf("%s describes %q, which the program does not have", eventsPage, n)
 		}
 	}
 	for _, n := range known {
 		if !slices.Contains(documented, n) {
-			t.Errorf("%s does not describe %q", page, n)
+			t.Errorf("%s does not describe %q", eventsPage, n)
 		}
 	}
 }
@@ -68,31 +70,30 @@ func fields(of reflect.Type) []string {
 }
 
 func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
-	const page = "docs/reference/events.md"
 	var kinds []string
 	for _, k := range event.Kinds() {
 		kinds = append(kinds, k.String())
 	}
-	same(t, page, named(t, page, "Kinds"), kinds)
-	same(t, page, named(t, page, "Phases"), event.Phases())
-	same(t, page, named(t, page, "Fields"), fields(reflect.TypeFor[event.Event]()))
-	same(t, page, named(t, page, "Reasons of leader-lost"), eventlog.LostReasons())
-	text := section(t, page, "Fields")
+	same(t, named(t, "Kinds"), kinds)
+	same(t, named(t, "Phases"), event.Phases())
+	same(t, named(t, "Fields"), fields(reflect.TypeFor[event.Event]()))
+	same(t, named(t, "Reasons of leader-lost"), eventlog.LostReasons())
+	text := section(t, "Fields")
 	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[diagnosis.Finding](), reflect.TypeFor[event.AdminAction]()} {
 		for _, name := range fields(of) {
 			if !strings.Contains(text, "`"+name+"`") {
-				t.Errorf("%s does not describe the field %q of %s", page, name, of)
+				t.Errorf("%s does not describe the field %q of %s", eventsPage, name, of)
 			}
 		}
 	}
 	for _, name := range fields(reflect.TypeFor[api.EventList]()) {
-		if !strings.Contains(section(t, page, "HTTP"), `"`+name+`"`) {
-			t.Errorf("%s does not say that a list has %q", page, name)
+		if !strings.Contains(section(t, "HTTP"), `"`+name+`"`) {
+			t.Errorf("%s does not say that a list has %q", eventsPage, name)
 		}
 	}
 	for _, reason := range []string{event.LostRestarted, event.LostOverrun} {
-		if !strings.Contains(section(t, page, "Kinds"), "`"+reason+"`") {
-			t.Errorf("%s does not explain %q", page, reason)
+		if !strings.Contains(section(t, "Kinds"), "`"+reason+"`") {
+			t.Errorf("%s does not explain %q", eventsPage, reason)
 		}
 	}
 }

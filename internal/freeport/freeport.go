@@ -21,7 +21,7 @@ const (
 var (
 	// mu protects nextPort.
 	mu       sync.Mutex
-	nextPort = firstPort + rand.IntN(lastPort-firstPort+1)
+	nextPort = firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // a port is no secret
 )
 
 // Addrs returns count addresses of the form 127.0.0.1:PORT on which no socket listens.

@@ -31,7 +31,7 @@ type Lifecycle struct {
 // Init sets the clock of the deadline. It must be called before all other methods.
 func (lifecycle *Lifecycle) Init(clock *coarsetime.Clock) {
 	lifecycle.clock = clock
-	lifecycle.AbortCtx, lifecycle.Abort = context.WithCancel(context.Background())
+	lifecycle.AbortCtx, lifecycle.Abort = context.WithCancel(context.Background()) //nolint:gosec // the server calls Abort
 }
 
 // IsStopping reports whether the node is leaving: it accepts no further connections.

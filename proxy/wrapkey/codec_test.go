@@ -112,6 +112,7 @@ func TestSuffixStaysValidWhileItsSecretIsAccepted(t *testing.T) {
 }
 
 func testRotation(t *testing.T, key string) {
+	t.Helper()
 	field := &fields(t, "wrap:cookie:sid")[0]
 	wrap := func(codec *wrapkey.Codec) []byte {
 		return codec.AppendSuffix([]byte("v"), field, []byte(key), []byte("v"))
