@@ -11,14 +11,14 @@ import (
 // A WebSocket outlives the process of its key: after the end of the process, the session continues with the next one.
 // A process that ends the connection without a Close frame and continues to run ends the WebSocket.
 func TestWebSocketOutlivesProcessOfItsKey(t *testing.T) {
-	var process atomic.Value // the channel that is closed at the end of the process
+	var process atomic.Pointer[chan struct{}] // the channel is closed at the end of the process
 	inSockets(t, plainChat, func(t *socketTest) {
-		first := make(chan struct{})
-		process.Store(first)
+		first, second := make(chan struct{}), make(chan struct{})
+		process.Store(&first)
 		c := t.front.socket()
 		c.sendText("one")
 		t.until("got", t.app.has(1))
-		process.Store(make(chan struct{}))
+		process.Store(&second)
 		_ = t.app.conn(0).Close()
 		time.Sleep(50 * time.Millisecond) // the node is notified of the end of a process after its connections have ended
 		close(first)
@@ -36,6 +36,6 @@ func TestWebSocketOutlivesProcessOfItsKey(t *testing.T) {
 		}
 		_ = c.Close()
 	}, func(o *proxy.Options) {
-		o.Processes = processPerKey{dial: o.DialUpstream, ended: func() <-chan struct{} { return process.Load().(chan struct{}) }}
+		o.Processes = processPerKey{dial: o.DialUpstream, ended: func() <-chan struct{} { return *process.Load() }}
 	})
 }
