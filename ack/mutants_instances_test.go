@@ -2,13 +2,14 @@ package ack_test
 
 // mutantsOfInstances are faults in how a shard moves between two app instances of one node.
 func mutantsOfInstances() []mutant {
+	const faults = "instance-hang 8, instance-sick 6, instance-die 4"
 	several := func(list string) *simMix {
 		m := aimed(list)
 		m.instances = 100
 		return m
 	}
-	withHooks := func(list string) *simMix {
-		m := several(list)
+	withHooks := func() *simMix {
+		m := several(faults)
 		m.hooks = 100
 		return m
 	}
@@ -17,7 +18,6 @@ func mutantsOfInstances() []mutant {
 		m.caches = 100
 		return m
 	}
-	const faults = "instance-hang 8, instance-sick 6, instance-die 4"
 	return []mutant{
 		{
 			name: "instances: a shard is served while it moves to a sibling", mix: several(faults), caught: "G1|G10",
@@ -28,15 +28,15 @@ func mutantsOfInstances() []mutant {
 			edits: in("ack/agent.Follower.WillOwn", "!movesWithinNode(committed, proposed, shard)", "(PLANTED || !movesWithinNode(committed, proposed, shard))"),
 		},
 		{
-			name: "instances: the old instance does not release a shard", mix: withHooks(faults), caught: "hooks",
+			name: "instances: the old instance does not release a shard", mix: withHooks(), caught: "hooks",
 			edits: in("ack/agent.hookMachine.isMoving", "|| movesWithinNode(committed, proposed, shard)", "|| !PLANTED && movesWithinNode(committed, proposed, shard)"),
 		},
 		{
-			name: "instances: hook calls go to the first instance", mix: withHooks(faults), caught: "hooks",
+			name: "instances: hook calls go to the first instance", mix: withHooks(), caught: "hooks",
 			edits: in("ack/agent.hookMachine.startCallsOf", "		instance := m.shards[shards[0]].instance\n", "		instance := m.shards[shards[0]].instance\n		if PLANTED {\n			instance = 0\n		}\n"),
 		},
 		{
-			name: "instances: the release of an instance does not reach its sibling", mix: withHooks(faults), caught: "hooks",
+			name: "instances: the release of an instance does not reach its sibling", mix: withHooks(), caught: "hooks",
 			edits: in("ack/leader.memberTracker.nextServer", "nextOwner == \"\" ||", "nextOwner == \"\" || PLANTED && nextOwner == owner ||"),
 		},
 		{
@@ -48,7 +48,7 @@ func mutantsOfInstances() []mutant {
 			edits: in("ack/leader.memberTracker.newAppReports", "			if in.state.NeedsAppReport(report) {\n", "			if in.state.NeedsAppReport(report) && !(PLANTED && i > 0) {\n"),
 		},
 		{
-			name: "instances: previous owners are nodes", mix: withHooks(faults), caught: "hooks",
+			name: "instances: previous owners are nodes", mix: withHooks(), caught: "hooks",
 			edits: in("ack.previousOwners.withCommit", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)\n", "owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance*shardmap.Instance(1-plantedAs(PLANTED)))\n"),
 		},
 		{

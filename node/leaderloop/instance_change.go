@@ -15,7 +15,7 @@ import (
 func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node shardmap.NodeID, instance shardmap.Instance) error {
 	name := shardmap.InstanceName(node, instance)
 	policy := l.options.View.State().Policy()
-	switch action.Verb { //nolint:exhaustive // all other actions concern nodes
+	switch action.Verb {
 	case api.Uncordon:
 		return nil // also of an instance that is gone
 	case api.Drain, api.AppRestarted:

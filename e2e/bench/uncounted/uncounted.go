@@ -25,7 +25,7 @@ func edits() []overlay.Edit {
 		begin("proxy.attemptRunner.startTimer", "func (runner *attemptRunner) startTimer() (startedAt time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.attemptRunner.recordRun", "func (runner *attemptRunner) recordRun(attempt *attempt, result decision, startedAt time.Duration, sent int64) {\n", "\treturn\n"),
 		{Decl: "proxy.client.HandleResponse", Old: "c.server.metrics.EventLoopRequests.Add(1)\n", New: ""},
-		begin("proxy/loadstats.Collector.Sample", "func (c *Collector) Sample(key []byte) {\n", "\treturn\n"),
+		begin("proxy/loadstats.Collector.Sample", "func (c *Collector) Sample(key []byte) *Sample {\n", "\treturn nil\n"),
 		begin("internal/cli.versionCommand.Run", "text := build.String()\n", "\ttext += \", "+VersionNote+"\"\n"),
 	}
 }
