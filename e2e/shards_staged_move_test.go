@@ -102,7 +102,7 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 			return err
 		}
 		for stage, want := range map[string]int{"idle": before.Counts()[node.ID] - 1, "finished": 1, "aborted": 0} {
-			if got := m.Sum("shardway_moved_shards_total", fmt.Sprintf("stage=%q", stage)); got != float64(want) {
+			if got := m.Sum("shardway_handed_over_shards_total", fmt.Sprintf("stage=%q", stage)); got != float64(want) {
 				return fmt.Errorf("%v shards moved %s, want %d", got, stage, want)
 			}
 		}

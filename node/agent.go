@@ -105,6 +105,8 @@ type agent struct {
 	// Records of map changes.
 	changes     *eventlog.MapChangeRecorder
 	recordEvent func(event.Event)                // nil means that events are not recorded
+	startedAt   time.Duration                    // time of the clock at the start of this node
+	hasJoined   bool                             // this node has had a lease; only run uses it
 	receivedAt  map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard; only run uses it
 }
 
@@ -287,6 +289,10 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 	hasEnded := until == 0 && previous != 0
 	if wasGranted {
 		a.log.Info().Msg("lease granted")
+		if !a.hasJoined {
+			a.hasJoined = true
+			a.metrics.joins.Observe((a.clock.Precise() - a.startedAt).Seconds())
+		}
 	}
 	if isPlanned := a.goodbyeRequested.Load(); hasEnded && !isPlanned {
 		a.metrics.leaseLapses.Inc()
@@ -346,12 +352,18 @@ func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
 		if move.To == a.self {
 			gained++
 			a.receivedAt[move.Shard] = a.clock.Precise()
+			if !wasInLogAtStart {
+				a.router.InFlight.AwaitFirstEnd(move.Shard, a.receivedAt[move.Shard])
+			}
 		}
 		if move.From == a.self {
 			lost++
+			if move.To != a.self {
+				a.router.InFlight.AwaitFirstEnd(move.Shard, 0)
+			}
 			stage := a.moveStages.StageOf(move.Shard)
 			if !wasInLogAtStart {
-				a.metrics.movedShards.WithLabelValues(stage).Inc()
+				a.metrics.handedOverShards.WithLabelValues(stage).Inc()
 			}
 		}
 	}

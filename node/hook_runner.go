@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -41,6 +42,7 @@ type hookRunner struct {
 	isOverdue func() bool
 	// onAcquireFailed is called from any goroutine when an acquire call has failed; nil means no call.
 	onAcquireFailed func()
+	metrics         *hookMetrics
 
 	// Running calls.
 	ctx     context.Context               // of agent.run; set before the first call
@@ -77,6 +79,7 @@ func newHookRunner(hooks Hooks, inFlight *router.InFlight, log zerolog.Logger) *
 		log:                log,
 		inFlight:           inFlight,
 		isOverdue:          neverOverdue,
+		metrics:            newHookMetrics(),
 		ctx:                context.Background(),
 		cancels:            map[uint64]context.CancelFunc{},
 		results:            make(chan ackagent.HookResult),
@@ -109,12 +112,16 @@ func (h *hookRunner) StartCall(call ackagent.HookCall) {
 	}
 	callCtx, stopPolling := pollctx.Context(timeoutCtx, isOverdue)
 	runCtx := h.ctx
+	h.metrics.recordStart(&call)
 	h.calls.Go(func() {
 		defer cancel()
 		defer stopPolling()
+		startedAt := time.Now()
 		result := h.hooks.Do(callCtx, call)
 		result.Seq = call.Seq
-		if wasAborted := errors.Is(timeoutCtx.Err(), context.Canceled); !wasAborted { // the result of a call that is not needed any more does not matter
+		wasAborted := errors.Is(timeoutCtx.Err(), context.Canceled)
+		h.metrics.recordEnd(&call, &result, wasAborted, time.Since(startedAt))
+		if !wasAborted { // the result of a call that is not needed any more does not matter
 			h.reportFailure(&call, &result)
 		}
 		select {

@@ -64,6 +64,9 @@ func TestMetricsShowClusterState(t *testing.T) {
 			{"shardway_requests_in_flight", "", 0},
 			{"shardway_map_lag_seconds", "", 0},
 			{"shardway_drain_shards", "", 0},
+			{"shardway_shards", "", float64(l.node.API().Status().Shards.Total)},
+			{"shardway_map_change_in_progress", "", 0},
+			{"shardway_join_duration_seconds", "", 1},
 			{"shardway_acquire_failures_total", "", 0},
 		} {
 			if got := value(all, x.name, x.of); got != x.want {
@@ -77,6 +80,7 @@ func TestMetricsShowClusterState(t *testing.T) {
 			{"shardway_heartbeat_round_trip_seconds", ""},
 			{"shardway_raft_commit_duration_seconds", ""},
 			{"shardway_raft_write_duration_seconds", ""},
+			{"shardway_shards_moved_total", ""},
 		} {
 			if value(all, x[0], x[1]) < 1 {
 				w.t.Errorf("%s %s has counted nothing", x[0], x[1])

@@ -228,6 +228,9 @@ func (n *Node) newPeerPort() {
 // newRouter creates the router, the queue of waiting requests and the components that watch the app.
 func (n *Node) newRouter() {
 	n.router = router.New(n.self, n.options.Shards, n.options.Clock, n.port)
+	n.router.InFlight.OnFirstEnded = func(ownedSince time.Duration) {
+		n.metrics.firstRequests.Observe((n.options.Clock.Precise() - ownedSince).Seconds())
+	}
 	n.queue = queue.New(n.options.Queue)
 	n.newAppHealth()
 	n.writeLimit = writelimit.New(n.writeLimitOptions())
@@ -260,9 +263,12 @@ func (n *Node) newEventLog() {
 		return at
 	}})
 	n.leaderTracker = eventlog.NewLeaderTracker(n.events, n.leaderEnd)
-	n.mapChanges = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
-		n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds())
-	}})
+	n.mapChanges = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{
+		Self: n.self, Ring: n.events, Queue: n.queue.Stats,
+		OnPhase:     func(phase string, d time.Duration) { n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds()) },
+		OnCommitted: func(moved int) { n.metrics.shardsMoved.Add(float64(moved)) },
+		OnAbandoned: func(reason string) { n.metrics.mapChangesFailed.WithLabelValues(reason).Inc() },
+	})
 }
 
 // newProxy creates the proxy.
@@ -437,7 +443,7 @@ func (n *Node) openRaft() error {
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.serverID, Stream: n.stream, FSM: n.fsm, Stores: n.stores, OnFailure: n.failures.fail, OnStall: n.diskStall.set, Log: n.options.Log,
 		HeartbeatTimeout: n.options.RaftTimeout, ElectionTimeout: n.options.RaftTimeout, LeaderLease: n.options.RaftTimeout,
-		SnapshotInterval: snapshotCheckInterval, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat,
+		SnapshotInterval: snapshotCheckInterval, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat, OnSnapshot: n.metrics.recordSnapshot,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // this error already contains a remedy
@@ -495,6 +501,7 @@ func (n *Node) newAgent() {
 		changes:          n.mapChanges,
 		recordEvent:      func(e event.Event) { n.events.Add(e) },
 		receivedAt:       make(map[shardmap.Shard]time.Duration),
+		startedAt:        n.options.Clock.Precise(),
 	}
 	n.agent = a
 	a.boot.Store(n.options.Dir.Boot())
@@ -537,7 +544,7 @@ func (n *Node) newHookOptions() *ackagent.HookOptions {
 		return nil
 	}
 	runner := newHookRunner(n.options.Hooks, n.router.InFlight, n.log)
-	runner.onAcquireFailed, runner.isOverdue = n.metrics.acquireFailures.Inc, n.router.IsAbortOverdue
+	runner.onAcquireFailed, runner.isOverdue, runner.metrics = n.metrics.acquireFailures.Inc, n.router.IsAbortOverdue, n.metrics.hooks
 	n.router.OnNotAcquired = runner.recordNotAcquired
 	n.agent.hooks = runner
 	return &ackagent.HookOptions{

@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
@@ -28,11 +29,13 @@ func (inst *instance) reconcileAfterInstall(rpc raft.RPC, req *raft.InstallSnaps
 	libraryResponse := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = libraryResponse
 	inst.pendingSnapshots.Add(1)
+	startedAt := time.Now()
 	go func() {
 		select {
 		case resp := <-libraryResponse:
 			mustReplace := false
 			if installed, ok := resp.Response.(*raft.InstallSnapshotResponse); ok && installed.Success {
+				inst.options.OnSnapshot(SnapshotReceived, req.Size, time.Since(startedAt))
 				mustReplace = inst.reconcileLog(req.LastLogIndex, req.LastLogTerm)
 			}
 			if !mustReplace {

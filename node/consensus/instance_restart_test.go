@@ -1,17 +1,26 @@
 package consensus_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"shardway/node/consensus"
 )
 
 // After the installation of a snapshot, the library still has the log that contradicts it, until the restart of its instance drops that
 // log. In the meantime, the server grants no vote and does not campaign. Once, it judged votes by the old log: a candidate with a log that was as
 // old, without the entries that the snapshot has as committed, got the vote, and the server could itself campaign with it.
 func TestNoVoteByALogThatIsAboutToBeDropped(t *testing.T) {
-	bubble(t, abc(), nil, func(g *group) {
+	var received atomic.Int64
+	onSnapshot := func(direction string, size int64, _ time.Duration) {
+		if direction == consensus.SnapshotReceived && size > 0 {
+			received.Add(1)
+		}
+	}
+	bubble(t, abc(), func(o *consensus.Options) { o.OnSnapshot = onSnapshot }, func(g *group) {
 		l := g.leader(g.all...)
 		other := without(g.all, l)[0].id()
 		g.apply(l, "before")
@@ -32,6 +41,9 @@ func TestNoVoteByALogThatIsAboutToBeDropped(t *testing.T) {
 			_, now := l.LastLog()
 			return now < index
 		})
+		if n := received.Load(); n != 1 {
+			g.t.Errorf("%d received snapshots reported, want 1", n)
+		}
 		next := l.Term() + 1
 		resp, _ := l.Ask(other, func(h raft.RPCHeader) any {
 			return &raft.RequestVoteRequest{RPCHeader: h, Term: next, LastLogIndex: index, LastLogTerm: term + 1, LeadershipTransfer: true}

@@ -31,6 +31,9 @@ type Options struct {
 	// OnHeartbeat is called when a heartbeat of another server has arrived, before the response. It must not
 	// block. nil means no call.
 	OnHeartbeat func()
+	// OnSnapshot is called when a snapshot was transferred and installed, with SnapshotSent or SnapshotReceived, its size
+	// in bytes and the time that this took. It must not block. nil means no call.
+	OnSnapshot func(direction string, size int64, d time.Duration)
 	// HeartbeatTimeout is how long a follower waits for a heartbeat. The default is 500 ms.
 	HeartbeatTimeout time.Duration
 	// ElectionTimeout is how long a candidate waits for votes. The default is 500 ms.
@@ -50,6 +53,12 @@ type Options struct {
 	Log zerolog.Logger
 }
 
+// Directions of the transfer of a snapshot.
+const (
+	SnapshotSent     = "sent"
+	SnapshotReceived = "received"
+)
+
 // setDefaults sets the default values of fields that are zero.
 func (o *Options) setDefaults() {
 	setDefault := func(field *time.Duration, value time.Duration) {
@@ -64,6 +73,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.SnapshotInterval, 30*time.Second)
 	if o.OnHeartbeat == nil {
 		o.OnHeartbeat = func() {}
+	}
+	if o.OnSnapshot == nil {
+		o.OnSnapshot = func(string, int64, time.Duration) {}
 	}
 	if o.TrailingLogs == 0 {
 		o.TrailingLogs = 256

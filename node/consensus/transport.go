@@ -50,7 +50,8 @@ type transport struct {
 	shouldRetry func(id raft.ServerID, term uint64) bool
 	// onTerm is Options.OnTerm; nil means no call.
 	onTerm         func(server string, term uint64)
-	onHeartbeat    func() // Options.OnHeartbeat, never nil
+	onHeartbeat    func()                                              // Options.OnHeartbeat, never nil
+	onSnapshot     func(direction string, size int64, d time.Duration) // Options.OnSnapshot, never nil
 	messageTimeout time.Duration
 	log            zerolog.Logger
 	spoofLogLimit  rateLimit // limits log lines about wrong senders
@@ -92,7 +93,7 @@ func newTransport(inst *instance, matchIndexes *matchIndexTable, shouldRetry fun
 		}),
 		heartbeatSender: heartbeatSender{dial: layer.Dial, timeout: options.MessageTimeout, byServer: map[raft.ServerAddress]*heartbeatConn{}},
 		shouldRetry:     shouldRetry,
-		onTerm:          options.OnTerm, onHeartbeat: options.OnHeartbeat, messageTimeout: options.MessageTimeout, log: options.Log, spoofLogLimit: rateLimit{interval: time.Second},
+		onTerm:          options.OnTerm, onHeartbeat: options.OnHeartbeat, onSnapshot: options.OnSnapshot, messageTimeout: options.MessageTimeout, log: options.Log, spoofLogLimit: rateLimit{interval: time.Second},
 	}
 	go t.acceptLoop()
 	go t.relayLoop()
@@ -247,11 +248,14 @@ func isStreamError(err error) bool {
 
 // InstallSnapshot sends a snapshot. It reads nothing of data before the connection exists.
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, snapshot io.Reader) error {
+	var startedAt time.Time // of the last attempt
 	err := t.retryUnreachable(id, req.Term, func() error {
+		startedAt = time.Now()
 		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, snapshot)
 	})
 	if err == nil && resp.Success {
 		t.matchIndexes.record(string(id), req.Term, req.LastLogIndex)
+		t.onSnapshot(SnapshotSent, req.Size, time.Since(startedAt))
 	}
 	return err
 }

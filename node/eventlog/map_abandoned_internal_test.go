@@ -12,6 +12,7 @@ import (
 
 // mapLog is a replicated log with maps, and the recorder of a node that routes by it.
 type mapLog struct {
+	leads    bool // the leader loop of the node makes the proposals and commits
 	t        *testing.T
 	recorder *MapChangeRecorder
 	state    *ack.State
@@ -38,12 +39,18 @@ func (l *mapLog) propose(reason string, ids ...shardmap.NodeID) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if l.leads {
+		l.recorder.Proposed(base.Epoch(), time.Second)
+	}
 	l.apply(entry, ack.OutcomeProposed)
 }
 
 func (l *mapLog) commit() {
 	l.t.Helper()
 	last := l.state.Proposed()
+	if l.leads {
+		l.recorder.CommitSubmitted(last.Epoch(), time.Second)
+	}
 	l.apply(ack.EncodeCommit(ack.MinFormatVersion, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}), ack.OutcomeCommitted)
 }
 
@@ -86,5 +93,40 @@ func TestReplacedProposalIsAbandoned(t *testing.T) {
 	}
 	if proposed, abandoned := events[2], events[3]; abandoned.Epoch != proposed.Epoch || abandoned.Change.Moved != proposed.Change.Moved || abandoned.Epoch == events[4].Epoch {
 		t.Errorf("abandoned %+v, proposed %+v", abandoned, proposed)
+	}
+}
+
+// The leader counts the shards that moved in its maps, and the proposals that it replaced. Other nodes count neither.
+func TestLeaderCountsMovesAndReplacedProposals(t *testing.T) {
+	t.Parallel()
+	for _, leads := range []bool{true, false} {
+		var moved []int
+		var abandoned []string
+		recorder := NewMapChangeRecorder(MapChangeOptions{
+			Self: "a", Ring: event.NewRing(event.Options{Node: "a"}),
+			OnCommitted: func(n int) { moved = append(moved, n) }, OnAbandoned: func(reason string) { abandoned = append(abandoned, reason) },
+		})
+		l := &mapLog{t: t, leads: leads, recorder: recorder, state: ack.NewState()}
+		l.apply(ack.EncodeBootstrap("c1", 8, ack.DefaultTiming()), ack.OutcomeBootstrapped)
+		l.routed = l.state
+		recorder.CaughtUp(l.state)
+		l.propose("join", "a", "b")
+		l.route()
+		l.commit()
+		l.route()
+		l.propose("weight", "a", "b", "c")
+		l.route()
+		l.propose("missed ack", "a")
+		l.route()
+		l.commit()
+		l.route()
+		var wantMoved []int
+		var wantAbandoned []string
+		if leads {
+			wantMoved, wantAbandoned = []int{8, 4}, []string{"missed-ack"} // all shards get an owner, then a gets those of b
+		}
+		if !slices.Equal(moved, wantMoved) || !slices.Equal(abandoned, wantAbandoned) {
+			t.Errorf("leads %v: moved %v, abandoned %q, want %v, %q", leads, moved, abandoned, wantMoved, wantAbandoned)
+		}
 	}
 }

@@ -18,6 +18,12 @@ type MapChangeOptions struct {
 	Ring *event.Ring
 	// OnPhase is called with the duration of each phase; nil means no call.
 	OnPhase func(phase string, d time.Duration)
+	// OnCommitted is called when a map that this node committed as leader is in force, with the number of shards that
+	// have another owner in it; nil means no call.
+	OnCommitted func(moved int)
+	// OnAbandoned is called when this node has replaced an open proposal as leader, with the reason of the next
+	// proposal; nil means no call.
+	OnAbandoned func(reason string)
 	// Queue returns the statistics of the request queue; nil means that there is none.
 	Queue func() queue.Stats
 }
@@ -87,6 +93,9 @@ func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Durati
 	isNewCommit := committed != previous.Committed().Epoch()
 	isAlreadyCommitted := committed == proposed // the newest proposal is no longer open
 	if isNewCommit {
+		if c.o.OnCommitted != nil && c.commitSubmitted.epoch == committed {
+			c.o.OnCommitted(len(shardmap.Diff(previous.Committed(), current.Committed())))
+		}
 		switch {
 		case committed == c.open.epoch:
 			c.recordCommitLocked(now)
@@ -103,6 +112,11 @@ func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Durati
 	if isReplaced {
 		change := c.open.change
 		c.o.Ring.Add(event.Event{Kind: event.MapAbandoned, Epoch: uint64(c.open.epoch), Reason: ReasonLabel(current.ProposalReason()), Change: &change})
+		submitted := c.proposalSubmitted
+		isOwnProposal := submitted.epoch == committed && submitted.at >= c.open.observedAt
+		if c.o.OnAbandoned != nil && isOwnProposal {
+			c.o.OnAbandoned(ReasonLabel(current.ProposalReason()))
+		}
 	}
 	if isAlreadyCommitted {
 		c.recordProposalLocked(previous.Committed(), current, now)

@@ -12,7 +12,7 @@ import (
 
 // A planned map change moves shards in stages: first the idle shards, then the busy ones, whose requests
 // may finish until drain-timeout. The following values tell in which stage a shard moved. They are labels
-// of the metric shardway_moved_shards_total.
+// of the metric shardway_handed_over_shards_total.
 const (
 	// StageIdle means that the shard had no running request.
 	StageIdle = "idle"

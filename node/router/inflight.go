@@ -2,6 +2,7 @@ package router
 
 import (
 	"sync/atomic"
+	"time"
 
 	"shardway/shardmap"
 )
@@ -12,14 +13,19 @@ type InFlight struct {
 	shardCounts []shardCount
 	// draining is set while the agent waits for counts to reach zero.
 	draining atomic.Bool
+	// OnFirstEnded is called when the first admitted request for a shard has ended since AwaitFirstEnd, with the time
+	// that AwaitFirstEnd has received. It must not block; nil means no call.
+	OnFirstEnded func(ownedSince time.Duration)
 	// ReachedZero gets a token when a count reached zero while draining.
 	ReachedZero chan struct{}
 }
 
 // shardCount is the number of requests of one shard.
 type shardCount struct {
-	count   atomic.Int32
-	release func() // created once, because a closure per request would be an allocation
+	count atomic.Int32
+	// awaitsFirst is the argument of AwaitFirstEnd until a request has ended; zero means that there is nothing to report.
+	awaitsFirst atomic.Int64
+	release     func() // created once, because a closure per request would be an allocation
 }
 
 // NewInFlight returns counts of zero for the given number of shards.
@@ -27,7 +33,7 @@ func NewInFlight(shards int) *InFlight {
 	f := &InFlight{shardCounts: make([]shardCount, shards), ReachedZero: make(chan struct{}, 1)}
 	for i := range f.shardCounts {
 		counter := &f.shardCounts[i]
-		counter.release = func() { f.end(counter) }
+		counter.release = func() { f.endAdmitted(counter) }
 	}
 	return f
 }
@@ -40,6 +46,26 @@ func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
 	counter.count.Add(1)
 	return counter.release
 }
+
+// AwaitFirstEnd makes the next end of an admitted request for s call OnFirstEnded once. ownedSince is the time of the
+// clock at which this node became the owner of the shard; zero means that it owns the shard no longer.
+func (f *InFlight) AwaitFirstEnd(shard shardmap.Shard, ownedSince time.Duration) {
+	f.shardCounts[shard].awaitsFirst.Store(int64(ownedSince))
+}
+
+// endAdmitted counts one admitted request less.
+func (f *InFlight) endAdmitted(counter *shardCount) {
+	f.end(counter)
+	if counter.awaitsFirst.Load() == 0 { // the load avoids a write by every request
+		return
+	}
+	if ownedSince := counter.awaitsFirst.Swap(0); ownedSince != 0 && f.OnFirstEnded != nil {
+		f.OnFirstEnded(time.Duration(ownedSince))
+	}
+}
+
+// endRefused counts one request for s less that was not admitted.
+func (f *InFlight) endRefused(shard shardmap.Shard) { f.end(&f.shardCounts[shard]) }
 
 // end counts one request less, and notifies Zero if that is needed.
 func (f *InFlight) end(counter *shardCount) {

@@ -141,7 +141,7 @@ func (r *Router) Admit(shard shardmap.Shard) (epoch uint64, release func(), err 
 	default:
 		return target.Epoch, release, nil
 	}
-	release()
+	r.InFlight.endRefused(shard)
 	return 0, nil, err
 }
 

@@ -1,0 +1,117 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	ackagent "shardway/ack/agent"
+	"shardway/shardmap"
+)
+
+// Values of the label result of the duration of a hook call.
+const (
+	hookResultOK      = "ok"
+	hookResultFailed  = "failed"  // failed for all or some of its shards
+	hookResultAborted = "aborted" // aborted because the call was not needed any more
+)
+
+// hookMetrics measures the calls of hooks. Its methods may be called from any goroutine.
+type hookMetrics struct {
+	durations *prometheus.HistogramVec
+	shards    *prometheus.CounterVec
+	noteBytes *prometheus.CounterVec
+	retries   *prometheus.CounterVec
+
+	// mu protects failed, which contains the hook and ownership epoch of the last failed call of a shard.
+	mu     sync.Mutex
+	failed map[shardmap.Shard]failedCall
+}
+
+// failedCall identifies what a failed call was for. A call for the same repeats it.
+type failedCall struct {
+	kind  ackagent.HookKind
+	epoch shardmap.Epoch // ownership epoch of the shard
+}
+
+// newHookMetrics creates the metrics. All values of their labels are exported as 0 from the start.
+func newHookMetrics() *hookMetrics {
+	vec := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shardway_" + name, Help: help}, []string{"type"})
+	}
+	m := &hookMetrics{
+		durations: prometheus.NewHistogramVec(durationOpts("hook_duration_seconds", "Time that a hook call to the app took, by type of the hook and result."), []string{"type", "result"}),
+		shards:    vec("hook_shards_total", "Total number of shards in hook calls to the app, repeated calls included, by type of the hook."),
+		noteBytes: vec("hook_note_bytes_total", "Bytes of notes about shards in hook calls, by type of the hook: returned by release calls, and passed to acquire calls."),
+		retries:   vec("hook_retries_total", "Total number of hook calls to the app that repeat a failed call for a shard, by type of the hook."),
+		failed:    map[shardmap.Shard]failedCall{},
+	}
+	for _, kind := range []ackagent.HookKind{ackagent.HookAcquire, ackagent.HookRelease, ackagent.HookLost} {
+		hook := kind.String()
+		m.shards.WithLabelValues(hook)
+		m.retries.WithLabelValues(hook)
+		if kind != ackagent.HookLost { // a lost call has no notes
+			m.noteBytes.WithLabelValues(hook)
+		}
+		for _, result := range []string{hookResultOK, hookResultFailed, hookResultAborted} {
+			m.durations.WithLabelValues(hook, result)
+		}
+	}
+	return m
+}
+
+// collectors returns all metrics.
+func (m *hookMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.durations, m.shards, m.noteBytes, m.retries}
+}
+
+// recordStart records that a call starts.
+func (m *hookMetrics) recordStart(call *ackagent.HookCall) {
+	hook := call.Kind.String()
+	m.shards.WithLabelValues(hook).Add(float64(len(call.Shards)))
+	noteBytes, repeats := 0, false
+	m.mu.Lock()
+	for _, s := range call.Shards {
+		noteBytes += len(s.Note)
+		if last, hasFailed := m.failed[s.Shard]; hasFailed && last == (failedCall{call.Kind, s.Epoch}) {
+			repeats = true
+		}
+	}
+	m.mu.Unlock()
+	if call.Kind == ackagent.HookAcquire {
+		m.noteBytes.WithLabelValues(hook).Add(float64(noteBytes))
+	}
+	if repeats {
+		m.retries.WithLabelValues(hook).Inc()
+	}
+}
+
+// recordEnd records that a call has ended after d. wasAborted means that the call was not needed any more.
+func (m *hookMetrics) recordEnd(call *ackagent.HookCall, result *ackagent.HookResult, wasAborted bool, d time.Duration) {
+	hook, outcome := call.Kind.String(), hookResultOK
+	switch {
+	case wasAborted:
+		outcome = hookResultAborted
+	case result.Err != nil || len(result.Failed) > 0:
+		outcome = hookResultFailed
+	}
+	m.durations.WithLabelValues(hook, outcome).Observe(d.Seconds())
+	noteBytes := 0
+	for _, note := range result.Notes {
+		noteBytes += len(note)
+	}
+	if call.Kind == ackagent.HookRelease {
+		m.noteBytes.WithLabelValues(hook).Add(float64(noteBytes))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range call.Shards {
+		_, hasFailed := result.Failed[s.Shard]
+		if !wasAborted && (hasFailed || result.Err != nil) {
+			m.failed[s.Shard] = failedCall{call.Kind, s.Epoch}
+		} else {
+			delete(m.failed, s.Shard)
+		}
+	}
+}
