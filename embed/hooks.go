@@ -7,49 +7,57 @@ import (
 	"shardway/shardmap"
 )
 
-// HookFunc is a hook of the app. It corresponds to the HTTP hooks of --hooks. An error or a panic
-// fails the whole call; HookAnswer reports failures of single shards. ctx ends at the timeout, or
-// when the call is no longer needed. The call is in progress, and its shards cannot move, until
-// the function has returned.
+// HookFunc is a hook of the app, a function that loads, saves or discards shards. It has the meaning of
+// the HTTP hook of --hooks with the same name. If it returns an error or panics, the call has failed for
+// all of its shards. A HookAnswer reports failures of single shards. ctx ends at the timeout, or when
+// the result is no longer needed. The shards of the call cannot move until the function has returned.
 type HookFunc func(ctx context.Context, c HookCall) (HookAnswer, error)
 
 // HookCall is the argument of a hook.
 type HookCall struct {
-	// Map is the epoch of the map that causes the call: the proposed map for Release, the committed map
-	// for Acquire, and the last known map for Lost.
-	Map    uint64
-	Shards []HookShard // 1 to 256 shards, sorted by number
+	// Map is the epoch of the shard map that is the reason for the call: the proposed map for Release, the
+	// committed map for Acquire, and the last known map for Lost.
+	Map uint64
+	// Shards are the shards that the app must acquire, release or discard: 1 to 256, sorted by number.
+	Shards []HookShard
 }
 
 // HookShard is one shard of a call.
 type HookShard struct {
+	// Shard is the number of the shard.
 	Shard int
 	// Epoch is the ownership epoch that ends with Release or Lost, or starts with Acquire.
 	Epoch uint64
 
-	// To and Cut are set for Release. To is the next owner, or "" if it is unknown. Cut is the number
-	// of requests that were aborted because the shard moves.
-	To  string
+	// To is the node that will own the shard next, or "" if it is unknown. Set for Release.
+	To string
+	// Cut is the number of requests for the shard that were aborted so that it can move. Set for Release.
 	Cut int
 
-	// The following fields are set for Acquire. From is the previous owner, or "". Released means that
-	// From has released the shard and no node has run a request for it since, so the state to which
-	// Note refers is final. Note is the note of this release, or nil; it must not be modified. Again
-	// means that this app may already hold the shard in this epoch.
-	From     string
+	// From is the previous owner of the shard, or "" if there was none. Set for Acquire.
+	From string
+	// Released means that From has released the shard, and that no node has run a request for the shard
+	// since. The state that From has saved is then final. False means that this is not known. Set for
+	// Acquire.
 	Released bool
-	Note     []byte
-	Again    bool
+	// Note is the text that From returned in HookAnswer.Notes for this release, or nil. It must not be
+	// modified. Set for Acquire.
+	Note []byte
+	// Again means that this app may already hold the shard in this epoch, because an earlier Acquire call
+	// may have succeeded. Set for Acquire.
+	Again bool
 }
 
 // HookAnswer is the result of a hook. The zero value means success for all shards.
 type HookAnswer struct {
-	Failed map[int]string // reasons by shard; the node repeats a failed Acquire or Release
-	// Absent has the shards that the app does not hold, for Release. They move immediately, and the next
-	// owner receives no note.
+	// Failed contains each shard for which the call failed, with the reason. The node repeats a failed
+	// Acquire or Release.
+	Failed map[int]string
+	// Absent lists the shards of a Release call that the app does not hold. They move immediately, and
+	// the next owner receives no note.
 	Absent []int
-	// Notes has notes for the next owner by shard, for Release. A note should contain the location of
-	// the state, not the state itself. The limits are 1 KiB per shard, and 128 KiB and 1,024 notes in total. A shard
+	// Notes contains, for shards of a Release call, a text that the next owner receives in
+	// HookShard.Note. A note should contain the location of the saved state, not the state itself. The limits are 1 KiB per shard, and 128 KiB and 1,024 notes in total. A shard
 	// whose note exceeds them moves as if it had not been released.
 	Notes map[int][]byte
 }

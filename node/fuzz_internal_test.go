@@ -24,12 +24,12 @@ func FuzzControl(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, q := range []rotation.Step{
-		{Do: "show"},
-		{Do: "install", Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: wrapped},
-		{Do: "install", Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: []byte("x")},
-		{Do: "use", Fingerprint: known.Fingerprint()},
-		{Do: "retire", Fingerprint: known.Fingerprint()},
-		{Do: "give", Fingerprint: known.Fingerprint()},
+		{Kind: "show"},
+		{Kind: "install", Fingerprint: next.Fingerprint(), WrappingSecret: known.Fingerprint(), Wrapped: wrapped},
+		{Kind: "install", Fingerprint: next.Fingerprint(), WrappingSecret: known.Fingerprint(), Wrapped: []byte("x")},
+		{Kind: "use", Fingerprint: known.Fingerprint()},
+		{Kind: "retire", Fingerprint: known.Fingerprint()},
+		{Kind: "give", Fingerprint: known.Fingerprint()},
 	} {
 		b, err := json.Marshal(q)
 		if err != nil {

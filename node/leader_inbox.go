@@ -25,7 +25,7 @@ type leaderInbox struct {
 	records    *identity.Records
 	crashes    *crashdetect.Detector
 	ownAnswers chan ack.Answer // cap 1: newest response to a heartbeat of this node
-	invalidLog logs.Seldom     // limits log lines about invalid messages
+	invalidLog logs.PeerLimiter     // limits log lines about invalid messages
 	log        zerolog.Logger
 }
 

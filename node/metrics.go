@@ -161,7 +161,7 @@ func stateGauges(self shardmap.NodeID, router *router.Router, leaderClient *lead
 		gaugeFunc("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
 		gaugeFunc("leader", "1 if this node leads.", func() float64 { return boolGauge(leaderClient.Leadership() != nil) }),
 		gaugeFunc("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(router.HasLease()) }),
-		counterFunc("lease_absent_seconds_total", "Time that this node has been without a lease since its start; a gateway always is.", func() float64 { return router.TimeWithoutLease().Seconds() }),
+		counterFunc("lease_absent_seconds_total", "Time since the start of this node during which it had no lease; a gateway never has one.", func() float64 { return router.TimeWithoutLease().Seconds() }),
 	}
 }
 

@@ -65,9 +65,9 @@ func (state *requestState) writesAccessLog() bool {
 	return state.settings.Access != nil && state.ingress == ""
 }
 
-// exceedsMaxBody reports whether the declared length of the request body exceeds Settings.MaxBody.
-// Otherwise it makes reading the body fail beyond that limit.
-func (state *requestState) exceedsMaxBody() bool {
+// limitBody limits the request body to Settings.MaxBody, so that reading fails beyond this limit. It
+// returns true if the declared length of the body already exceeds the limit.
+func (state *requestState) limitBody() (isTooLong bool) {
 	hasLimit := state.settings.MaxBody > 0
 	return hasLimit && state.req.Body.SetMaxBytes(state.settings.MaxBody) != nil
 }
@@ -78,8 +78,9 @@ func (state *requestState) traffic() (received, sent int64) {
 	return state.inbound.Received(), state.inbound.Sent() + int64(state.inbound.Writer().Pending())
 }
 
-// upgradeConn returns the connection of a request that switches to another protocol. A request of a
-// front without inbound.Upgrader never does that: its header cannot contain Upgrade.
+// upgradeConn returns the connection of a request that switches to another protocol. The request must
+// implement inbound.Upgrader. This is always true for such a request, because the header of any other
+// request must not contain Upgrade.
 func (state *requestState) upgradeConn() *h1.Conn {
 	upgrader, _ := state.inbound.(inbound.Upgrader)
 	return upgrader.UpgradeConn()

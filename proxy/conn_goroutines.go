@@ -12,8 +12,8 @@ import "sync"
 // hasRelay reports whether a relay has started that continueServing must run.
 func (c *client) hasRelay() bool { return c.relay.hasWebSocket() }
 
-// serveAll runs serve, and continues with the relays of the connection in goroutines that hands
-// counts. It calls onEnd when the connection has ended, even if an app in this process has called
+// serveAll runs serve. Then it runs the relays of the connection in further goroutines, which it counts in
+// goroutines. It calls onEnd when the connection has ended, even if an app in this process has called
 // runtime.Goexit.
 func (c *client) serveAll(goroutines *sync.WaitGroup, onEnd func()) {
 	c.goroutines = goroutines
@@ -29,7 +29,7 @@ func (c *client) serveOn(goroutines *sync.WaitGroup, onEnd func()) {
 }
 
 // runStep runs the next step of the connection. After it, or after a panic, runStep closes the
-// connection and removes it from Server.conns, unless the connection continues in another goroutine
+// connection and removes the client from Server.conns, unless the connection continues in another goroutine
 // or was parked.
 func (c *client) runStep(step func()) {
 	defer func() {
@@ -128,10 +128,11 @@ func (c *client) runRelay(relay *webSocketRun) {
 	sessionLog{&c.requestState}.relayEnded(c.resumer.recordRelayEnd(&relay.Relay))
 }
 
-// leaveRelay removes the relay from the counters, the slot and the client.
+// leaveRelay removes an ended relay from the client, from the slot in which other goroutines find the
+// current run (inflight.Slot), and from the counts of running relays.
 func (c *client) leaveRelay() {
 	relay := c.relay.webSocket
 	c.relay.webSocket = nil
 	c.slot.WebSocket.Store(nil)
-	c.server.webSockets.addRunning(relay, -1)
+	c.server.webSockets.adjustRunning(relay, -1)
 }

@@ -119,7 +119,7 @@ func (c *client) isLoopable() bool {
 		return true
 	}
 	c.body.Reset() // the buffer of the previous body may have been discarded because it was too large
-	if c.exceedsMaxBody() {
+	if c.limitBody() {
 		return false
 	}
 	return c.body.ReadAvailable() == nil && req.Body.Done()

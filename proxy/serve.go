@@ -159,7 +159,7 @@ func (c *client) handleRequest() {
 	c.beginExchange()
 	defer c.finishExchange()
 	c.server.budget.Earn()
-	if c.exceedsMaxBody() {
+	if c.limitBody() {
 		c.reply.sendProblem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 		return
 	}

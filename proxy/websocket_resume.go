@@ -32,7 +32,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 		return false
 	}
 	rr.webSocket = relay
-	rr.server.webSockets.addRunning(relay, 1)
+	rr.server.webSockets.adjustRunning(relay, 1)
 	if toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
 		rr.admission.leaveKey()

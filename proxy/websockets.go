@@ -90,11 +90,11 @@ func (sockets *webSockets) routeChanged(shard shardmap.Shard, dest *route.Route)
 	return int(shard) >= table.Shards() || *table.Route(shard) != *dest
 }
 
-// addRunning adds n to the counts of running relays.
-func (sockets *webSockets) addRunning(run *webSocketRun, n int32) {
-	sockets.running.Add(n)
-	sockets.tunnels.Add(int64(n))
+// adjustRunning adds delta to the counts of running relays: 1 when a relay starts, and -1 when it ends.
+func (sockets *webSockets) adjustRunning(run *webSocketRun, delta int32) {
+	sockets.running.Add(delta)
+	sockets.tunnels.Add(int64(delta))
 	if run.load != nil {
-		run.load.WebSockets.Add(n)
+		run.load.WebSockets.Add(delta)
 	}
 }

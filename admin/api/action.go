@@ -2,7 +2,7 @@ package api
 
 import "fmt"
 
-// Verb is the kind of an Action.
+// Verb is the operation that an Action requests, such as Drain.
 type Verb int
 
 // The verbs, each POST /v1/<its String>.
@@ -114,18 +114,21 @@ func (v *Verb) UnmarshalText(b []byte) error {
 	return fmt.Errorf("admin: unknown action %q", b)
 }
 
-// Action is a request of an operator to the cluster. Nodes send its JSON form to the leader.
+// Action is a request of an operator to the cluster: an operation and its arguments. Nodes send its JSON
+// form to the leader. The comment of a field names the verbs that use the field.
 type Action struct {
+	// Verb is the operation.
 	Verb Verb `json:"action"`
 	// Node is the node that the action affects. It is empty if the action affects no node, the
 	// current leader (StepDown) or a zone (Pin).
 	Node string `json:"node,omitempty"`
-	// To is the voter that becomes leader by StepDown. An empty value means that the leader selects one.
+	// To is the node that becomes leader after StepDown. It must be a voter. An empty value means that the
+	// leader selects a voter.
 	To string `json:"to,omitempty"`
 	// Force makes Remove reassign the shards immediately: the operator guarantees that the node has
 	// stopped, and its app as well. It makes Drain accept that too few voters remain.
 	Force bool `json:"force,omitempty"`
-	// For is the duration of a Pause or a Quarantine, such as "30m". An empty value means that a
+	// For is how long a Pause or a Quarantine lasts, such as "30m". An empty value means that a
 	// Quarantine lasts until Lift.
 	For string `json:"for,omitempty"`
 	// IdleFirst is how long Drain moves only idle shards before it moves the others, such as "30s". An
@@ -138,12 +141,13 @@ type Action struct {
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
 	// Weight is the weight that Weigh sets. Zero restores the configured weight of the node.
 	Weight uint32 `json:"weight,omitempty"`
-	// Shard is the shard of Pin and Unpin, or of the key of Quarantine and Lift. Zone is the zone of
-	// Pin if Node is empty. Hash is the key_hash of Quarantine and Lift, as in access logs. Under
-	// identifies the secret with which Hash was computed.
+	// Shard is the shard of Pin and Unpin, or the shard of the key of Quarantine and Lift.
 	Shard uint32 `json:"shard,omitempty"`
-	Zone  string `json:"zone,omitempty"`
-	Hash  string `json:"key_hash,omitempty"`
+	// Zone is the zone to which Pin assigns the shard, if Node is empty.
+	Zone string `json:"zone,omitempty"`
+	// Hash is the key_hash of the key of Quarantine and Lift, as in access logs.
+	Hash string `json:"key_hash,omitempty"`
+	// Under identifies the secret with which Hash was computed.
 	Under uint32 `json:"under,omitempty"`
 	// Reason is why an operator asks for a Rebalance, for the log and the events.
 	Reason string `json:"reason,omitempty"`

@@ -33,7 +33,7 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	defer node.Close()
 	switch {
 	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
-		return usageError("give the key, or its hash and shard, not both")
+		return usageError("a key and its --hash or --shard exclude each other: use the key, or --shard with --hash, not both")
 	case (c.Hash != "") != (c.Shard != nil):
 		return usageError("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
 	case c.Lift && c.For != "":
@@ -43,33 +43,36 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	}
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
-		lifted, liftErr := node.Lift(ctx, name)
-		return c.printResult(session, lifted, liftErr, "is served again")
+		lifted, err := node.Lift(ctx, name)
+		if err != nil {
+			return err
+		}
+		return c.printResult(session, lifted, "is served again")
 	}
 	until := "until `shardway quarantine --lift`"
 	if c.For != "" {
 		until = "for " + c.For
 	}
 	action, err := node.Quarantine(ctx, name, c.For)
-	return c.printResult(session, action, err, "goes nowhere, "+until)
-}
-
-// printResult prints the result for a key.
-func (c *quarantineCommand) printResult(session *session, action api.Action, err error, state string) error {
 	if err != nil {
 		return err
 	}
+	return c.printResult(session, action, "is in quarantine "+until)
+}
+
+// printResult prints the key of an action that the cluster has performed, and the new state of the key.
+func (c *quarantineCommand) printResult(session *session, action api.Action, state string) error {
 	if c.JSON {
 		return writeJSON(session.out, action)
 	}
-	_, err = fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, state)
+	_, err := fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, state)
 	return err
 }
 
 // list prints the quarantined keys.
 func (c *quarantineCommand) list(ctx context.Context, session *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
-		return usageError("give a key")
+		return usageError("--lift and --for need a key: add the key, or --shard with --hash")
 	}
 	policy, err := node.Policy(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ func TestQuarantine(t *testing.T) {
 		line, says string
 		want       api.Action
 	}{
-		{"quarantine alice", "goes nowhere, until", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005"}},
-		{"quarantine alice --for 1h", "goes nowhere, for 1h", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005", For: "1h"}},
+		{"quarantine alice", "is in quarantine until", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005"}},
+		{"quarantine alice --for 1h", "is in quarantine for 1h", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005", For: "1h"}},
 		{"quarantine --shard 0 --hash 0123456789abcdef", "key_hash 0123456789abcdef of shard 0", api.Action{Verb: api.Quarantine, Hash: "0123456789abcdef"}},
 		{"quarantine alice --lift", "is served again", api.Action{Verb: api.Lift, Shard: alice, Hash: "0000000000000005"}},
 	} {
@@ -41,7 +41,7 @@ func TestQuarantine(t *testing.T) {
 		"quarantine alice --shard 1":                   "not both",
 		"quarantine --hash 0123456789abcdef":           "go together",
 		"quarantine alice --lift --for 1h":             "omit --for",
-		"quarantine --lift":                            "give a key",
+		"quarantine --lift":                            "need a key",
 		"quarantine alice --for ever":                  "is not a duration",
 		"quarantine --shard 9 --hash 0123456789abcdef": "is not a shard of this cluster",
 	} {

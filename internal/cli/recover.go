@@ -43,7 +43,7 @@ func (c *recoverCommand) Run(session *session) error {
 	}
 	options.Confirm = c.Confirm
 	if !c.IgnoreReachableNodes {
-		options.Reachable = recovery.Listens
+		options.Reachable = recovery.IsListening
 	}
 	result, err := recovery.Recover(options)
 	if errors.Is(err, recovery.ErrUnconfirmed) {
@@ -58,7 +58,7 @@ func (c *recoverCommand) Run(session *session) error {
 // writeState prints the state of the surviving node. It returns an error, so that scripts notice that
 // nothing was changed.
 func (c *recoverCommand) writeState(session *session, options recovery.Options) error {
-	survivor, err := recovery.Look(options.Data, options.Log)
+	survivor, err := recovery.ReadSurvivor(options.Data, options.Log)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func writeSurvivor(w io.Writer, survivor recovery.Survivor) error {
 	table := newTable(w)
 	table.row("node", survivor.Node)
 	table.row("cluster", survivor.Cluster)
-	table.row("last entry", fmt.Sprintf("index %d of term %d", survivor.Index, survivor.Entry))
+	table.row("last entry", fmt.Sprintf("index %d of term %d", survivor.Index, survivor.EntryTerm))
 	table.row("map", fmt.Sprintf("epoch %d, %d shards", survivor.Epoch, survivor.Shards))
 	if err := table.flush(); err != nil {
 		return err

@@ -36,15 +36,15 @@ const (
 
 // inputs collects the inputs of the findings.
 func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
-	state := m.o.Router.State()
+	state := m.options.Router.State()
 	committed := state.Committed()
 	in := diagnosis.Inputs{
-		Self: string(m.o.Self), Gateway: m.o.Gateway, Now: now,
-		Leader: m.o.View.Leader(), LeaderUnknown: m.o.View.Raft.IsIsolated(), Lease: m.o.View.Timing().Lease, RaftTimeout: m.o.RaftTimeout,
-		Shards: m.o.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
-		Stopping: m.o.Agent.IsLeaving() || m.o.IsStopping(),
+		Self: string(m.options.Self), Gateway: m.options.Gateway, Now: now,
+		Leader: m.options.View.Leader(), LeaderUnknown: m.options.View.Raft.IsIsolated(), Lease: m.options.View.Timing().Lease, RaftTimeout: m.options.RaftTimeout,
+		Shards: m.options.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
+		Stopping: m.options.Agent.IsLeaving() || m.options.IsStopping(),
 	}
-	isUpToDate := m.upToDate.Update(now, m.o.Agent.IsUpToDate())
+	isUpToDate := m.upToDate.Update(now, m.options.Agent.IsUpToDate())
 	in.NoLeaderFor = m.noLeader.Update(now, in.Leader == "")
 	in.NoMapFor = m.noMap.Update(now, in.Leader != "" && !in.HasMap)
 	m.addOwnMembership(now, &in, state)
@@ -52,9 +52,9 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	if !isUpToDate {
 		clearReplicatedInputs(in.Nodes)
 	}
-	adminapi.SetNodeStates(in.Nodes, m.o.API.Nodes(state, m.lastReport.Views))
-	ownsShards := committed.ShardCount(m.o.Self) > 0
-	m.hasOperated = m.hasOperated || in.HasMap && in.Leader != "" && (!ownsShards || m.o.Router.HasLease())
+	adminapi.SetNodeStates(in.Nodes, m.options.API.Nodes(state, m.lastReport.Views))
+	ownsShards := committed.ShardCount(m.options.Self) > 0
+	m.hasOperated = m.hasOperated || in.HasMap && in.Leader != "" && (!ownsShards || m.options.Router.HasLease())
 	in.HasOperated = m.hasOperated
 	orphans := committed.OrphanCount()
 	if m.orphaned.Update(now, isUpToDate && in.HasMap && orphans > 0) {
@@ -65,7 +65,7 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	voters := countVoters(in.Nodes)
 	in.EvenVoters = m.evenVoters.Update(now, voters > 0 && voters%2 == 0)
 	m.addJoinInputs(now, &in)
-	in.AddressChanges = m.o.AddressChanges()
+	in.AddressChanges = m.options.AddressChanges()
 	in.UnreachablePeerPorts = append(m.peerPort.problems(), m.lastReport.Unreachable...)
 	m.addAcquisition(now, &in)
 	m.addLocalInputs(now, &in)
@@ -79,8 +79,8 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 // node that must own no shards.
 func (m *Monitor) addOwnMembership(now time.Time, in *diagnosis.Inputs, state *ack.State) {
 	mayOwnShards := in.HasMap && !in.Gateway && !in.Stopping
-	in.NoLeaseFor = m.noLease.Update(now, mayOwnShards && !m.o.Router.HasLease())
-	in.NotInMap = m.missingInMap.Update(now, mayOwnShards && !m.o.View.IsDrained() && !state.Proposed().IsMember(m.o.Self))
+	in.NoLeaseFor = m.noLease.Update(now, mayOwnShards && !m.options.Router.HasLease())
+	in.NotInMap = m.missingInMap.Update(now, mayOwnShards && !m.options.View.IsDrained() && !state.Proposed().IsMember(m.options.Self))
 }
 
 // addJoinInputs adds why this node does not belong to a cluster yet, or cannot join the other nodes.
@@ -89,8 +89,8 @@ func (m *Monitor) addJoinInputs(now time.Time, in *diagnosis.Inputs) {
 	if m.notBootstrapped.Update(now, !isBootstrapped) && !isBootstrapped {
 		in.Bootstrap = &status
 	}
-	cannotJoin := m.o.Gossip.NoOtherNodeReason() != nil
-	if m.joinFailing.Update(now, cannotJoin && m.o.Joins) && cannotJoin {
+	cannotJoin := m.options.Gossip.NoOtherNodeReason() != nil
+	if m.joinFailing.Update(now, cannotJoin && m.options.Joins) && cannotJoin {
 		in.JoinFailure = &diagnosis.JoinFailure{Attempts: m.joinAttempts()}
 	}
 	in.JoinConflict = m.joinConflict()
@@ -135,7 +135,7 @@ func (m *Monitor) knownNodes(now time.Time, state *ack.State, leader string) []d
 		// A state in the report of the leader was observed at the time of the query. It must not count as
 		// lasting longer than that, although diagnose runs more often than the leader is queried.
 		observedAt := now
-		if id != string(m.o.Self) && m.lastReport.covers(id) {
+		if id != string(m.options.Self) && m.lastReport.covers(id) {
 			observedAt = m.lastReport.viewsAt
 		}
 		debouncers.smooth(now, observedAt, node)
@@ -149,7 +149,7 @@ func (m *Monitor) knownNodes(now time.Time, state *ack.State, leader string) []d
 // started, or has just learned of the other node, so the heartbeats of that node may not have arrived yet.
 func (m *Monitor) newNodeDebouncers(now time.Time) *nodeDebouncers {
 	d := &nodeDebouncers{
-		lost:      diagnosis.Debouncer{OnDelay: m.o.View.Timing().DeadAfter + takeoverMargin},
+		lost:      diagnosis.Debouncer{OnDelay: m.options.View.Timing().DeadAfter + takeoverMargin},
 		unhealthy: diagnosis.Debouncer{OnDelay: unhealthyAfter},
 		lagging:   diagnosis.Debouncer{OnDelay: unhealthyAfter},
 	}
@@ -202,7 +202,7 @@ func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*dia
 		}
 		return nodes[id]
 	}
-	voters, nonVoters := m.o.View.Servers()
+	voters, nonVoters := m.options.View.Servers()
 	for _, server := range voters {
 		entry(consensus.NodeOf(server)).Voter = true
 	}
@@ -212,7 +212,7 @@ func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*dia
 	for _, member := range state.Committed().Members() {
 		entry(string(member.ID))
 	}
-	for _, member := range m.o.View.Members() {
+	for _, member := range m.options.View.Members() {
 		hasLeftUnknown := member.Status == gossip.Left && nodes[member.ID] == nil
 		if !member.Node || hasLeftUnknown {
 			continue
@@ -227,13 +227,13 @@ func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*dia
 			addLeaderView(node, view, m.lastReport.epoch)
 		}
 	}
-	m.addSelf(entry(string(m.o.Self)))
+	m.addSelf(entry(string(m.options.Self)))
 	return nodes
 }
 
 // newNode returns the inputs about a node that the replicated state contains.
 func (m *Monitor) newNode(state *ack.State, node string) *diagnosis.Node {
-	id, policy := shardmap.NodeID(node), m.o.State().Policy()
+	id, policy := shardmap.NodeID(node), m.options.State().Policy()
 	result := &diagnosis.Node{
 		ID: node, Shards: state.Committed().ShardCount(id), StaleReturns: state.StaleReturns(id),
 		Drained: policy.IsDraining(id), Cordoned: policy.Cordoned[id],
@@ -293,16 +293,16 @@ func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shard
 
 // addSelf adds the inputs about this node.
 func (m *Monitor) addSelf(node *diagnosis.Node) {
-	node.Alive, node.Gateway, node.Lagging = true, m.o.Gateway, false
-	if m.o.Gateway {
+	node.Alive, node.Gateway, node.Lagging = true, m.options.Gateway, false
+	if m.options.Gateway {
 		node.App = diagnosis.AppUnknown
 		return
 	}
-	node.UnreleasedMoves, node.UnreleasedReason = m.o.Agent.RecentlyUnreleased()
-	node.UnmovedShards, node.UnmovedReason = m.o.Agent.KeptShards()
+	node.UnreleasedMoves, node.UnreleasedReason = m.options.Agent.RecentlyUnreleased()
+	node.UnmovedShards, node.UnmovedReason = m.options.Agent.KeptShards()
 	node.App = diagnosis.AppHealthy
-	if m.o.Health != nil && !m.o.Health.Healthy() {
-		node.App, node.HealthError = diagnosis.AppFailing, m.o.Health.LastError()
+	if m.options.Health != nil && !m.options.Health.Healthy() {
+		node.App, node.HealthError = diagnosis.AppFailing, m.options.Health.LastError()
 	}
 	node.UnhealthyInstances = m.unhealthyInstances()
 }
@@ -310,11 +310,11 @@ func (m *Monitor) addSelf(node *diagnosis.Node) {
 // unhealthyInstances returns the unhealthy app instances of this node. The result is empty if the node has
 // one instance.
 func (m *Monitor) unhealthyInstances() (unhealthy []diagnosis.Instance) {
-	if m.o.Health == nil || m.o.Health.Len() < 2 {
+	if m.options.Health == nil || m.options.Health.Len() < 2 {
 		return nil
 	}
-	for i := range m.o.Health.Len() {
-		if checker := m.o.Health.At(i); checker != nil && !checker.Healthy() {
+	for i := range m.options.Health.Len() {
+		if checker := m.options.Health.At(i); checker != nil && !checker.Healthy() {
 			unhealthy = append(unhealthy, diagnosis.Instance{Number: shardmap.Instance(i).Number(), HealthError: checker.LastError()})
 		}
 	}
@@ -323,11 +323,11 @@ func (m *Monitor) unhealthyInstances() (unhealthy []diagnosis.Instance) {
 
 // addAcquisition adds the shards that the app has not acquired yet.
 func (m *Monitor) addAcquisition(now time.Time, in *diagnosis.Inputs) {
-	if !m.o.Agent.HasHooks() {
+	if !m.options.Agent.HasHooks() {
 		return
 	}
 	m.updateAcquiringShards()
-	if failedShards, reason := m.o.Agent.AcquireFailures(); failedShards != "" {
+	if failedShards, reason := m.options.Agent.AcquireFailures(); failedShards != "" {
 		in.Acquiring, in.AcquireError = failedShards, reason
 		return
 	}
@@ -339,12 +339,12 @@ func (m *Monitor) addAcquisition(now time.Time, in *diagnosis.Inputs) {
 
 // updateAcquiringShards updates acquiringShards if the routing table has changed.
 func (m *Monitor) updateAcquiringShards() {
-	table := m.o.Router.Table()
+	table := m.options.Router.Table()
 	if table.Generation() == m.acquiringGeneration {
 		return
 	}
 	m.acquiringGeneration, m.acquiringShards = table.Generation(), nil
-	for i := range m.o.Shards {
+	for i := range m.options.Shards {
 		shard := shardmap.Shard(i)
 		if r := table.Route(shard); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
 			m.acquiringShards = append(m.acquiringShards, shard)
@@ -354,33 +354,33 @@ func (m *Monitor) updateAcquiringShards() {
 
 // addLocalInputs adds the inputs about the machine and the process of this node.
 func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
-	in.DuplicateAddr = m.o.Agent.DuplicateAddr()
-	if length, sinceEnd := m.o.Agent.LastPause(); sinceEnd < pauseShownFor {
+	in.DuplicateAddr = m.options.Agent.DuplicateAddr()
+	if length, sinceEnd := m.options.Agent.LastPause(); sinceEnd < pauseShownFor {
 		in.PausedFor = length
 	}
 	if now.Sub(m.appSilenceRead) >= time.Second {
-		m.appSilenceRead, m.appSilence = now, m.o.Proxy.AppSilence()
+		m.appSilenceRead, m.appSilence = now, m.options.Proxy.AppSilence()
 	}
 	in.AppSilentFor, in.AppPendingRequests, in.AppUnreadRequests = m.appSilence.SilentFor, m.appSilence.WaitingRequests, m.appSilence.UnreadRequests
-	in.DiskStalled = m.o.IsDiskStalled()
-	if slowest := m.o.Stores.SlowestWrite(); slowest > in.Lease/2 {
+	in.DiskStalled = m.options.IsDiskStalled()
+	if slowest := m.options.Stores.SlowestWrite(); slowest > in.Lease/2 {
 		in.SlowestWrite = slowest
 	}
-	queued := m.o.Queue.Stats()
+	queued := m.options.Queue.Stats()
 	in.QueueWaiting = queued.Waiting
 	in.QueueRefused = int(m.refusedRequests.Update(now, queued.RefusedFull+queued.RefusedShardLimit))
-	if m.o.FailingProcesses != nil {
-		in.FailingProcesses, in.ProcessError = m.o.FailingProcesses()
+	if m.options.FailingProcesses != nil {
+		in.FailingProcesses, in.ProcessError = m.options.FailingProcesses()
 	}
-	in.GossipTagBytes, in.MaxGossipTagBytes = m.o.Gossip.TagsSize()
-	if m.o.Exposed != nil {
-		in.Exposures, in.Certificates = m.o.Exposed()
+	in.GossipTagBytes, in.MaxGossipTagBytes = m.options.Gossip.TagsSize()
+	if m.options.Exposed != nil {
+		in.Exposures, in.Certificates = m.options.Exposed()
 	}
 }
 
 // addReplicatedInputs adds the requests of operators, and the report of the leader.
 func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
-	requested := m.o.API.Policy()
+	requested := m.options.API.Policy()
 	in.PausedMovesFor = requested.Pause
 	in.Quarantined = len(requested.Quarantined)
 	for _, key := range requested.Quarantined {
@@ -392,10 +392,10 @@ func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 		in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = int(upgrade.CurrentVersion), int(upgrade.Next), upgrade.Behind
 	}
 	in.Differences = m.lastReport.DifferingSettings
-	if err := m.o.Router.KeysError(); err != nil {
+	if err := m.options.Router.KeysError(); err != nil {
 		in.KeyConfigError = err.Error()
 	}
-	policy := m.o.State().Policy()
+	policy := m.options.State().Policy()
 	for _, suspect := range m.lastReport.Suspects {
 		if !leaderloop.IsQuarantined(policy, suspect.Key.Shard, suspect.Key.Hash) {
 			in.PoisonSuspects = append(in.PoisonSuspects, diagnosis.Poison{Shard: uint32(suspect.Key.Shard), Hash: suspect.Key.Hash, Nodes: suspect.Nodes})

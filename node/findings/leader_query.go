@@ -70,17 +70,17 @@ func (r LeaderReport) covers(node string) bool {
 // QueryLeader requests the state that only the leader has. It sends all questions in one request, on
 // a stream that stays open. Parts without a response are nil.
 func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report LeaderReport) {
-	if leaderID == string(m.o.Self) {
+	if leaderID == string(m.options.Self) {
 		return m.queryLeaderSeparately(ctx)
 	}
 	questions := []control.Request{{Kind: control.NodeViews}, {Kind: control.Suspects}, m.differencesRequest(), {Kind: control.Unconfirmed}}
-	if m.o.View.HasNextLevel() {
+	if m.options.View.HasNextLevel() {
 		questions = append(questions, control.Request{Kind: control.FormatVersion})
 	}
 	queryCtx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()
 	var replies []control.Reply
-	raw, err := m.leaderStream.Call(queryCtx, m.o.Client, leaderID, control.Request{Kind: control.Batch, Batch: questions})
+	raw, err := m.leaderStream.Call(queryCtx, m.options.Client, leaderID, control.Request{Kind: control.Batch, Batch: questions})
 	if err == nil {
 		err = json.Unmarshal(raw, &replies)
 	}
@@ -89,7 +89,7 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 		return m.queryLeaderSeparately(ctx) // an older version supports only one question per request
 	}
 	if err != nil || len(replies) != len(questions) {
-		m.o.Log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
+		m.options.Log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return report
 	}
 	return m.decodeReport(replies)
@@ -100,7 +100,7 @@ func (m *Monitor) decodeReport(replies []control.Reply) (report LeaderReport) {
 	if members, ok := control.DecodeReply[[]leaderloop.WireMember](replies[0]); ok {
 		var err error
 		if report.Views, err = leaderloop.MemberViews(members); err != nil {
-			m.o.Log.Debug().Err(err).Msg("invalid view from leader")
+			m.options.Log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
 	if suspects, ok := control.DecodeReply[[]crashdetect.Suspect](replies[1]); ok {
@@ -125,26 +125,26 @@ func (m *Monitor) decodeReport(replies []control.Reply) (report LeaderReport) {
 
 // queryLeaderSeparately does the same as QueryLeader, with one request per question.
 func (m *Monitor) queryLeaderSeparately(ctx context.Context) LeaderReport {
-	views := m.o.Leader.Views(context.Background()) //nolint:contextcheck // Views bounds itself
-	return LeaderReport{Views: views, Suspects: m.o.Poison.SuspectsOfLeader(ctx), Upgrade: m.o.Leader.PendingUpgrade(ctx), DifferingSettings: m.ownDifferences(views), Unreachable: m.Unconfirmed()}
+	views := m.options.Leader.Views(context.Background()) //nolint:contextcheck // Views bounds itself
+	return LeaderReport{Views: views, Suspects: m.options.Poison.SuspectsOfLeader(ctx), Upgrade: m.options.Leader.PendingUpgrade(ctx), DifferingSettings: m.ownDifferences(views), Unreachable: m.Unconfirmed()}
 }
 
 // differencesRequest returns a request to the leader for the settings that differ between nodes. The request
 // contains the settings of this node.
 func (m *Monitor) differencesRequest() control.Request {
-	return control.Request{Kind: control.Settings, Settings: m.o.API.OwnSettings()}
+	return control.Request{Kind: control.Settings, Settings: m.options.API.OwnSettings()}
 }
 
 // ownDifferences returns the settings that differ between nodes, if this node leads. nil means that this
 // node does not lead any more.
 func (m *Monitor) ownDifferences(views []leader.MemberView) []diagnosis.Difference {
-	l := m.o.Leader.Leadership()
+	l := m.options.Leader.Leadership()
 	if l == nil {
 		return nil
 	}
-	d, err := l.SettingsDifferences(views, string(m.o.Self), m.o.API.OwnSettings())
+	d, err := l.SettingsDifferences(views, string(m.options.Self), m.options.API.OwnSettings())
 	if err != nil {
-		m.o.Log.Warn().Err(err).Msg("settings not compared")
+		m.options.Log.Warn().Err(err).Msg("settings not compared")
 	}
 	return d
 }

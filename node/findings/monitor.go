@@ -133,8 +133,8 @@ type Options struct {
 // Monitor collects the inputs of the findings at intervals, and logs and records each change of the
 // findings. One goroutine calls Run.
 type Monitor struct {
-	o      Options
-	result atomic.Pointer[Result]
+	options Options
+	result  atomic.Pointer[Result]
 
 	// The following fields are used only by the goroutine of Run. They smooth the inputs, so that a short
 	// change raises no finding.
@@ -194,10 +194,10 @@ type nodeDebouncers struct {
 
 // New returns a monitor with an empty result. The durations are the times for which a condition must last
 // before it counts.
-func New(o Options) *Monitor {
+func New(options Options) *Monitor {
 	after := func(d time.Duration) diagnosis.Debouncer { return diagnosis.Debouncer{OnDelay: d} }
 	m := &Monitor{
-		o: o, nodes: map[string]*nodeDebouncers{},
+		options: options, nodes: map[string]*nodeDebouncers{},
 		joinFailing: after(3 * time.Second), missingInMap: after(3 * time.Second),
 		orphaned: after(1500 * time.Millisecond), acquiring: after(2 * time.Second),
 		upToDate:        after(upToDateAfter),
@@ -214,7 +214,7 @@ func (m *Monitor) Result() *Result { return m.result.Load() }
 
 // Run calls diagnose every runEvery until ctx ends.
 func (m *Monitor) Run(ctx context.Context) {
-	ticker := m.o.Scheduler.NewTicker(runEvery)
+	ticker := m.options.Scheduler.NewTicker(runEvery)
 	defer ticker.Stop()
 	defer m.background.Wait()
 	defer m.leaderStream.Close()
@@ -243,7 +243,7 @@ func (m *Monitor) hasPendingChange() bool {
 // isStable reports whether there is a leader, and findings and leader have not changed for stableAfter.
 func (m *Monitor) isStable() bool {
 	lastLeader := m.result.Load().Inputs.Leader
-	hasSameLeader := lastLeader != "" && lastLeader == m.o.View.Leader()
+	hasSameLeader := lastLeader != "" && lastLeader == m.options.View.Leader()
 	return hasSameLeader && time.Since(m.lastChange) > stableAfter
 }
 
@@ -271,7 +271,7 @@ func (m *Monitor) diagnose(ctx context.Context) {
 		m.lastChange = now
 	}
 	if current.ClusterState != previous.ClusterState {
-		m.o.Events.Add(eventlog.ClusterState(current.ClusterState, reason))
+		m.options.Events.Add(eventlog.ClusterState(current.ClusterState, reason))
 	}
 	m.recordChanges(raised, cleared)
 }
@@ -279,12 +279,12 @@ func (m *Monitor) diagnose(ctx context.Context) {
 // recordChanges logs the findings that were raised and cleared, and records events for them.
 func (m *Monitor) recordChanges(raised, cleared []diagnosis.Finding) {
 	for _, f := range cleared {
-		m.o.Log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
-		m.o.Events.Add(eventlog.Finding(false, f))
+		m.options.Log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
+		m.options.Events.Add(eventlog.Finding(false, f))
 	}
 	for _, f := range raised {
-		m.o.Log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
-		m.o.Events.Add(eventlog.Finding(true, f))
+		m.options.Log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
+		m.options.Events.Add(eventlog.Finding(true, f))
 	}
 }
 
@@ -303,19 +303,19 @@ func logLevel(s diagnosis.Severity) zerolog.Level {
 // queryLeaderIfDue queries the leader if the last report is older than leaderQueryPause. A leader
 // queries itself on every call.
 func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
-	leader := m.o.View.Leader()
-	if leader == "" || leader == string(m.o.Self) {
+	leader := m.options.View.Leader()
+	if leader == "" || leader == string(m.options.Self) {
 		m.leaderStream.Close()
 	}
 	if leader == "" {
 		m.lastReport = LeaderReport{}
 		return
 	}
-	pause := leaderQueryPause(leader == string(m.o.Self), len(m.nodes), m.hasPendingChange(), m.isStable())
+	pause := leaderQueryPause(leader == string(m.options.Self), len(m.nodes), m.hasPendingChange(), m.isStable())
 	if m.lastReport.isFresh(now, leader, pause) {
 		return
 	}
-	epoch := m.o.Router.State().Committed().Epoch()
+	epoch := m.options.Router.State().Committed().Epoch()
 	report := m.QueryLeader(ctx, leader)
 	report.leader, report.at, report.viewsAt, report.epoch = leader, now, now, epoch
 	m.lastReport = report.withFallback(m.lastReport)
@@ -349,7 +349,7 @@ func (m *Monitor) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 		}
 		m.probes.running[node.ID] = true
 		m.background.Go(func() {
-			reached := crashdetect.IsReachable(ctx, m.o.Port, node.ID)
+			reached := crashdetect.IsReachable(ctx, m.options.Port, node.ID)
 			m.probes.Lock()
 			m.probes.reached[node.ID] = reached
 			m.probes.Unlock()

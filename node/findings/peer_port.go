@@ -3,6 +3,7 @@ package findings
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -27,24 +28,25 @@ const (
 )
 
 // Reachability is the response of a node that was asked whether it reaches the peer port of the
-// requester. Addr is the address that it has tried. Why is the error; empty means that the port was
-// reached.
+// requester.
 type Reachability struct {
+	// Addr is the address to which the responding node has tried to connect.
 	Addr string `json:"addr"`
-	Why  string `json:"why"`
+	// Why is the reason why the attempt failed. Empty means that the port was reached.
+	Why string `json:"why"`
 }
 
 // Reach checks whether this node reaches the peer port of the requester node, at the address that
 // gossip contains.
 func (m *Monitor) Reach(ctx context.Context, node string) (r Reachability) {
-	addr, ok := m.o.View.Lookup(node)
+	addr, ok := m.options.View.Lookup(node)
 	if !ok {
 		return Reachability{Why: "gossip contains no peer address of it yet"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminapi.DialTimeout)
 	defer cancel()
 	r.Addr = addr
-	if err := m.o.RequestIdentity(ctx, node); err != nil {
+	if err := m.options.RequestIdentity(ctx, node); err != nil {
 		r.Why = dialFailureReason(err)
 	}
 	return r
@@ -53,7 +55,7 @@ func (m *Monitor) Reach(ctx context.Context, node string) (r Reachability) {
 // dialFailureReason returns the text of an error of a request to a node, without the address of the node.
 func dialFailureReason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer within 1 s"
+		return fmt.Sprintf("no answer within %d s", adminapi.DialTimeout/time.Second)
 	}
 	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		return call.Err.Error()
@@ -76,7 +78,7 @@ type peerPortCheck struct {
 	mu      sync.Mutex
 	running bool                           // a check is in progress
 	asked   time.Time                      // start of the last check
-	found   *diagnosis.UnreachablePeerPort // result of the last check; nil means that no problem was found
+	problem *diagnosis.UnreachablePeerPort // result of the last check; nil means that it found no problem
 }
 
 // startIfDue starts a check in the background if one is due. bootstrap is nil if this node belongs to a cluster.
@@ -87,37 +89,39 @@ func (p *peerPortCheck) startIfDue(ctx context.Context, m *Monitor, now time.Tim
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !waiting {
-		p.found = nil
+		p.problem = nil
 	}
 	if waitedFor < unreachableAfter || p.running || now.Sub(p.asked) < checkEvery {
 		return
 	}
 	p.running, p.asked = true, now
 	m.background.Go(func() {
-		found := m.checkPeerPort(ctx, cluster)
+		problem := m.checkPeerPort(ctx, cluster)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.running, p.found = false, found
+		p.running, p.problem = false, problem
 	})
 }
 
-// problems returns the problem that the last check found, or nil.
+// problems returns the problem that the last check has found, as a list for the inputs of the diagnosis.
+// The list is nil if there is no problem.
 func (p *peerPortCheck) problems() []diagnosis.UnreachablePeerPort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.found == nil {
+	if p.problem == nil {
 		return nil
 	}
-	return []diagnosis.UnreachablePeerPort{*p.found}
+	return []diagnosis.UnreachablePeerPort{*p.problem}
 }
 
 // checkPeerPort asks members of cluster, until one responds, whether they reach the peer port of this
-// node. It returns nil if the member reaches it, or if nothing is known. If cluster is empty, it asks the
-// nodes that belong to no cluster yet. Then it continues until it finds a node that it does not reach, or
-// a node that does not reach this node, because a joint bootstrap needs every connection.
-func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.UnreachablePeerPort) {
-	self, asked := string(m.o.Self), 0
-	for _, member := range m.o.Gossip.Members() {
+// node. It returns nil if that member reaches the port, or if no member responds. If cluster is empty, it
+// asks the nodes that belong to no cluster yet. In this case it does not stop at the first response,
+// because a joint bootstrap needs connections between all nodes in both directions. It then returns the
+// first connection that fails.
+func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (problem *diagnosis.UnreachablePeerPort) {
+	self, asked := string(m.options.Self), 0
+	for _, member := range m.options.Gossip.Members() {
 		isOtherNode := member.Node && member.ID != self && member.Status == gossip.Alive
 		if !isOtherNode || member.Tags.Cluster != cluster {
 			continue
@@ -127,9 +131,9 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *dia
 		}
 		response, err := m.askReachability(ctx, member.ID)
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
-		if _, isUnreachable := errors.AsType[control.DialError](err); isUnreachable && found == nil {
-			addr, _ := m.o.View.Lookup(member.ID)
-			found = &diagnosis.UnreachablePeerPort{Node: member.ID, ReportedBy: self, Addr: addr, Why: dialFailureReason(err)}
+		if _, isUnreachable := errors.AsType[control.DialError](err); isUnreachable && problem == nil {
+			addr, _ := m.options.View.Lookup(member.ID)
+			problem = &diagnosis.UnreachablePeerPort{Node: member.ID, ReportedBy: self, Addr: addr, Why: dialFailureReason(err)}
 		}
 		if err != nil {
 			continue
@@ -142,21 +146,21 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *dia
 		}
 		// without a cluster, the remaining nodes must be checked, too
 	}
-	return found
+	return problem
 }
 
 // askReachability asks a node whether it reaches the peer port of this node.
 func (m *Monitor) askReachability(ctx context.Context, node string) (response Reachability, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err = m.o.Client.Call(ctx, node, control.Request{Kind: control.Reachable}, &response)
+	err = m.options.Client.Call(ctx, node, control.Request{Kind: control.Reachable}, &response)
 	return response, err
 }
 
 // Unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
 // their peer ports for unreachableAfter. It returns nil if this node does not lead.
 func (m *Monitor) Unconfirmed() []diagnosis.UnreachablePeerPort {
-	l := m.o.Leader.CurrentLeadership()
+	l := m.options.Leader.CurrentLeadership()
 	if l == nil {
 		return nil
 	}
@@ -165,8 +169,8 @@ func (m *Monitor) Unconfirmed() []diagnosis.UnreachablePeerPort {
 		if time.Since(u.Since) < unreachableAfter {
 			continue
 		}
-		addr, _ := m.o.View.Lookup(u.Node)
-		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, ReportedBy: string(m.o.Self), Addr: addr, Why: dialFailureReason(u.Err)})
+		addr, _ := m.options.View.Lookup(u.Node)
+		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, ReportedBy: string(m.options.Self), Addr: addr, Why: dialFailureReason(u.Err)})
 	}
 	return all
 }

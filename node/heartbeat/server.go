@@ -14,11 +14,13 @@ import (
 	"shardway/peer"
 )
 
-// Received is a heartbeat for the leader loop. Respond sends the leader's response and does not block.
+// Received is a heartbeat that the leader loop must process.
 type Received struct {
-	Heartbeat  ack.Heartbeat
+	Heartbeat ack.Heartbeat
+	// RemoteAddr is the address of the sender.
 	RemoteAddr string
-	Respond    func(ack.Answer)
+	// Respond sends the response of the leader to the sender. It does not block.
+	Respond func(ack.Answer)
 }
 
 // Server reads the heartbeats of other nodes. Its functions may be called from several goroutines.
@@ -30,7 +32,7 @@ type Server struct {
 	// OnClosed is called with the last heartbeat of a stream that the peer or the network has closed.
 	OnClosed func(last ack.Heartbeat)
 	// InvalidLog limits log lines about invalid heartbeats, by node.
-	InvalidLog *logs.Seldom
+	InvalidLog *logs.PeerLimiter
 	Log        zerolog.Logger
 }
 
@@ -38,12 +40,12 @@ type Server struct {
 // Deliver. A separate goroutine writes the responses, so the leader loop never waits for a socket.
 func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	defer closeStream(c)
-	answers := make(chan ack.Answer, 1)
+	responses := make(chan ack.Answer, 1)
 	var writer sync.WaitGroup
 	writerCtx, stopWriter := context.WithCancel(ctx)
 	defer writer.Wait()
 	defer stopWriter()
-	writer.Go(func() { writeResponses(writerCtx, c, answers) })
+	writer.Go(func() { writeResponses(writerCtx, c, responses) })
 	in := bufio.NewReaderSize(c, bufferSize)
 	var buf []byte
 	var last ack.Heartbeat
@@ -59,11 +61,11 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 			break
 		}
 		last = hb
-		s.Deliver(ctx, Received{Heartbeat: hb, RemoteAddr: remoteAddr, Respond: func(a ack.Answer) {
-			if a.Refusal == 0 {
+		s.Deliver(ctx, Received{Heartbeat: hb, RemoteAddr: remoteAddr, Respond: func(response ack.Answer) {
+			if response.Refusal == 0 {
 				s.OnAccepted(hb)
 			}
-			chanutil.Replace(answers, a)
+			chanutil.Replace(responses, response)
 		}})
 	}
 	if hasSentHeartbeat := last.Boot != 0; hasSentHeartbeat && ctx.Err() == nil {
@@ -71,8 +73,8 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	}
 }
 
-// parse decodes a heartbeat that was received on c. It logs and refuses a heartbeat that is invalid, or that names
-// another server than the one that c authenticates.
+// parse decodes a heartbeat that was received on c. It returns false and writes a log line if the heartbeat is
+// invalid, or if it names another server than the one that c has authenticated.
 func (s *Server) parse(frame []byte, c *peer.Conn) (hb ack.Heartbeat, ok bool) {
 	err := hb.UnmarshalBinary(frame)
 	isOfPeer := string(hb.Node) == c.Node() && hb.Server == consensus.ServerID(c.Node(), c.Peer().Disk)
@@ -86,13 +88,13 @@ func (s *Server) parse(frame []byte, c *peer.Conn) (hb ack.Heartbeat, ok bool) {
 }
 
 // writeResponses writes responses to c until ctx ends. It closes c after an error.
-func writeResponses(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
+func writeResponses(ctx context.Context, c *peer.Conn, responses <-chan ack.Answer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case a := <-answers:
-			b, err := a.MarshalBinary()
+		case response := <-responses:
+			b, err := response.MarshalBinary()
 			if err == nil {
 				err = peer.WriteFrame(c, b)
 			}

@@ -15,36 +15,36 @@ const (
 	maxWord = 256
 )
 
-// Seldom limits log lines to one per second and peer, so that a peer that causes many lines does not hide
+// PeerLimiter limits log lines to one per second and peer, so that a peer that causes many lines does not hide
 // the lines about other peers. The zero value is ready for use. Its methods may be called from any
 // goroutine.
-type Seldom struct {
+type PeerLimiter struct {
 	mu   sync.Mutex           // protects last
 	last map[string]time.Time // time of the last line, by peer; "" stands for all peers beyond maxPeers
 }
 
 // Pass reports whether a line about the peer may be written now.
-func (s *Seldom) Pass(peer string) bool {
+func (l *PeerLimiter) Pass(peer string) bool {
 	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		s.last = make(map[string]time.Time)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil {
+		l.last = make(map[string]time.Time)
 	}
-	if _, known := s.last[peer]; !known && len(s.last) >= maxPeers {
-		for other, at := range s.last {
+	if _, known := l.last[peer]; !known && len(l.last) >= maxPeers {
+		for other, at := range l.last {
 			if now.Sub(at) >= minInterval {
-				delete(s.last, other)
+				delete(l.last, other)
 			}
 		}
-		if len(s.last) >= maxPeers {
+		if len(l.last) >= maxPeers {
 			peer = ""
 		}
 	}
-	if last, ok := s.last[peer]; ok && now.Sub(last) < minInterval {
+	if last, ok := l.last[peer]; ok && now.Sub(last) < minInterval {
 		return false
 	}
-	s.last[peer] = now
+	l.last[peer] = now
 	return true
 }
 

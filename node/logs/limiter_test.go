@@ -13,7 +13,7 @@ import (
 // others were refused.
 func TestOnePeerDoesNotHideTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s logs.Seldom
+		var s logs.PeerLimiter
 		passed := map[string]int{}
 		for range 30 { // 3 s
 			for range 100 {

@@ -71,8 +71,8 @@ func lastSeen(path string) (map[string]string, error) {
 	return addrs, errors.Join(err, file.Close())
 }
 
-// Listens reports whether a process accepts TCP connections at addr.
-func Listens(addr string) bool {
+// IsListening reports whether a process accepts TCP connections at addr.
+func IsListening(addr string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	var dialer net.Dialer

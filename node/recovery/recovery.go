@@ -51,8 +51,8 @@ type Result struct {
 	BackupDir string `json:"kept,omitempty"`
 }
 
-// Look returns the content of a data directory. It modifies only the boot number.
-func Look(data string, log zerolog.Logger) (Survivor, error) {
+// ReadSurvivor returns the state of the cluster in a data directory. It modifies only the boot number.
+func ReadSurvivor(data string, log zerolog.Logger) (Survivor, error) {
 	dir, err := openUsed(data)
 	if err != nil {
 		return Survivor{}, err

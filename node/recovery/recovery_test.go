@@ -48,7 +48,7 @@ func restored(t *testing.T) (string, recovery.Result) {
 
 func look(t *testing.T, data string) recovery.Survivor {
 	t.Helper()
-	v, err := recovery.Look(data, zerolog.Nop())
+	v, err := recovery.ReadSurvivor(data, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +185,9 @@ func TestRecoverRefusesWhileOthersAnswer(t *testing.T) {
 }
 
 func TestNothingToRecoverIsRefused(t *testing.T) {
-	_, err := recovery.Look(filepath.Join(t.TempDir(), "none"), zerolog.Nop())
+	_, err := recovery.ReadSurvivor(filepath.Join(t.TempDir(), "none"), zerolog.Nop())
 	wantError(t, err, "does not exist", "--data")
-	_, err = recovery.Look(t.TempDir(), zerolog.Nop())
+	_, err = recovery.ReadSurvivor(t.TempDir(), zerolog.Nop())
 	wantError(t, err, "belongs to no cluster")
 	data, _ := restored(t)
 	_, err = recovery.Restore(recovery.Options{Data: data}, backup(t))

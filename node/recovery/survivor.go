@@ -19,11 +19,11 @@ type Survivor struct {
 	Node    string `json:"node"`
 	Cluster string `json:"cluster"`
 	Shards  int    `json:"shards"`
-	// Index and Entry are the index and the term of the last entry in the log. Term is the newest term of
-	// the node.
-	Index uint64 `json:"index"`
-	Entry uint64 `json:"entry_term"`
-	Term  uint64 `json:"term"`
+	// Index and EntryTerm are the index and the Raft term of the last entry in the log. Term is the newest
+	// term of the node, which may have begun after that entry.
+	Index     uint64 `json:"index"`
+	EntryTerm uint64 `json:"entry_term"`
+	Term      uint64 `json:"term"`
 	// Epoch is the epoch of the last map that is committed according to the log.
 	Epoch uint64 `json:"epoch"`
 	// Peers contains all nodes of the last Raft configuration and of that map.
@@ -57,7 +57,7 @@ func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	}
 	return Survivor{
 		Node: dir.Node(), Cluster: state.ClusterID(), Shards: state.Shards(), Epoch: uint64(state.Committed().Epoch()),
-		Index: raftState.LastIndex, Entry: raftState.LastEntryTerm, Term: max(raftState.CurrentTerm, raftState.LastEntryTerm),
+		Index: raftState.LastIndex, EntryTerm: raftState.LastEntryTerm, Term: max(raftState.CurrentTerm, raftState.LastEntryTerm),
 		Peers: peers(raftState.Servers, state.Committed(), dir.Node()),
 		state: state,
 	}, nil

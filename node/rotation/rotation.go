@@ -46,8 +46,8 @@ type Options struct {
 // Rotation performs this node's part in a rotation of the secret, as the leader or as another node.
 type Rotation struct {
 	o        Options
-	running  sync.Mutex  // held while this node leads a rotation
-	refusals logs.Seldom // limits the log lines about refused steps
+	running  sync.Mutex       // held while this node leads a rotation
+	refusals logs.PeerLimiter // limits the log lines about refused steps
 }
 
 // New returns a Rotation. It starts nothing.

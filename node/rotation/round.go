@@ -71,7 +71,7 @@ func (r *round) run(ctx context.Context) ([]string, error) {
 	for _, step := range []struct {
 		name        string
 		isCompleted func(nodeReport, string) bool
-	}{{install, nodeReport.accepts}, {use, nodeReport.uses}, {retire, nodeReport.acceptsOnly}} {
+	}{{stepInstall, nodeReport.accepts}, {stepUse, nodeReport.uses}, {stepRetire, nodeReport.acceptsOnly}} {
 		if reports, err = r.ensureOnAllNodes(ctx, step.name, step.isCompleted); err != nil {
 			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", step.name, err)
 		}
@@ -150,8 +150,8 @@ func (r *round) ensureOnAllNodes(ctx context.Context, step string, isCompleted f
 		if len(missing) == 0 {
 			return reports, nil
 		}
-		compose := func([]byte) (any, error) { return Step{Do: step, Fingerprint: fingerprint}, nil }
-		if step == install {
+		compose := func([]byte) (any, error) { return Step{Kind: step, Fingerprint: fingerprint}, nil }
+		if step == stepInstall {
 			if compose, err = r.wrapTargetFor(missing, reports); err != nil {
 				return nil, err
 			}
@@ -192,7 +192,7 @@ func (r *round) wrapTargetFor(missing []string, reports map[string]nodeReport) (
 	}
 	return func(binding []byte) (any, error) {
 		wrapped, err := wrappingSecret.Wrap(binding, []byte(r.target.Line()))
-		return Step{Do: install, Fingerprint: target, By: newest, Wrapped: wrapped}, err
+		return Step{Kind: stepInstall, Fingerprint: target, WrappingSecret: newest, Wrapped: wrapped}, err
 	}, nil
 }
 
@@ -202,7 +202,7 @@ func (r *round) gatherReports(ctx context.Context) (map[string]nodeReport, error
 	if err != nil {
 		return nil, err
 	}
-	return r.runStep(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
+	return r.runStep(ctx, nodes, stepShow, func([]byte) (any, error) { return Step{Kind: stepShow}, nil })
 }
 
 // nodes returns all nodes that must take part. It returns an error if other members would lose the
@@ -262,9 +262,9 @@ func (r *round) performOwnStep(step string) (nodeReport, error) {
 	secrets := r.rotation.o.Secrets
 	var err error
 	switch step {
-	case use:
+	case stepUse:
 		err = secrets.Use(r.target.Fingerprint(), secrets.List())
-	case retire:
+	case stepRetire:
 		err = secrets.Retire(r.target.Fingerprint(), secrets.List())
 	}
 	return nodeReport{held: secrets.Summaries(), proven: secrets.List()}, err

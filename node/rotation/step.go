@@ -10,20 +10,22 @@ import (
 
 // The steps that a leader can request from a node.
 const (
-	show    = "show"    // only report the secrets
-	install = "install" // also accept the secret in Wrapped
-	use     = "use"     // use the secret with Fingerprint, and still accept the others
-	retire  = "retire"  // accept only the secret with Fingerprint
+	stepShow    = "show"    // report the fingerprints of the secrets, and change nothing
+	stepInstall = "install" // also accept the secret in Step.Wrapped
+	stepUse     = "use"     // use the secret with Step.Fingerprint, and still accept the others
+	stepRetire  = "retire"  // accept only the secret with Step.Fingerprint
 )
 
 // Step is the request for one step of a rotation.
 type Step struct {
-	Do          string `json:"do"`
+	// Kind is the step: stepShow, stepInstall, stepUse or stepRetire.
+	Kind string `json:"do"`
+	// Fingerprint identifies the secret that the step is about. Empty for stepShow.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Wrapped is the encrypted line of the secret to install. The key is derived from the secret with
-	// fingerprint By and from the channel binding of the stream.
-	By      string `json:"by,omitempty"`
-	Wrapped []byte `json:"wrapped,omitempty"`
+	// Wrapped is the encrypted line of the secret to install. The encryption key is derived from the
+	// secret whose fingerprint is WrappingSecret, and from the channel binding of the stream.
+	WrappingSecret string `json:"by,omitempty"`
+	Wrapped        []byte `json:"wrapped,omitempty"`
 }
 
 // State is the response to a Step: the secrets of the node after the step.
@@ -38,10 +40,10 @@ func (r *Rotation) performStep(leader string, step Step, proven secret.List, bin
 	err := r.changeSecrets(step, proven, binding)
 	if err != nil {
 		if r.refusals.Pass(leader) {
-			r.o.Log.Warn().Err(err).Str("step", logs.Cut(step.Do)).Str("secret", logs.Cut(step.Fingerprint)).Str("peer", leader).Msg("secret step refused")
+			r.o.Log.Warn().Err(err).Str("step", logs.Cut(step.Kind)).Str("secret", logs.Cut(step.Fingerprint)).Str("peer", leader).Msg("secret step refused")
 		}
-	} else if step.Do != show {
-		r.o.Log.Info().Str("step", step.Do).Str("secret", step.Fingerprint).Str("peer", leader).Msg("secret step taken")
+	} else if step.Kind != stepShow {
+		r.o.Log.Info().Str("step", step.Kind).Str("secret", step.Fingerprint).Str("peer", leader).Msg("secret step taken")
 	}
 	return State{Held: r.o.Secrets.Summaries()}, err
 }
@@ -49,27 +51,27 @@ func (r *Rotation) performStep(leader string, step Step, proven secret.List, bin
 // changeSecrets changes the secrets of this node as a step requires.
 func (r *Rotation) changeSecrets(step Step, proven secret.List, binding []byte) error {
 	secrets := r.o.Secrets
-	switch step.Do {
-	case show:
+	switch step.Kind {
+	case stepShow:
 		return nil
-	case install:
+	case stepInstall:
 		added, err := unwrap(secrets.List(), step, binding)
 		if err != nil {
 			return err
 		}
 		return secrets.Install(added, proven)
-	case use:
+	case stepUse:
 		return secrets.Use(step.Fingerprint, proven)
-	case retire:
+	case stepRetire:
 		return secrets.Retire(step.Fingerprint, proven)
 	}
-	return fmt.Errorf("node: unknown step %q: the other node may be newer", step.Do)
+	return fmt.Errorf("node: unknown step %q: the other node may be newer", step.Kind)
 }
 
 // unwrap decrypts the secret in a step with one of the secrets in own. binding is the channel binding of the
 // stream.
 func unwrap(own secret.List, step Step, binding []byte) (secret.Secret, error) {
-	wrappingSecret, ok := own.Find(step.By)
+	wrappingSecret, ok := own.Find(step.WrappingSecret)
 	if !ok {
 		return secret.Secret{}, errors.New("node: the secret that wraps the new one is not here")
 	}

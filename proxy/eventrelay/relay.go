@@ -15,11 +15,12 @@ import (
 // goroutine of the stream forwards events, and another goroutine may request the end. The atomic
 // state decides which of them comes first:
 //
-//	between ──lockWrite──► busy ──unlockWrite──► between, or in an event that has not ended
-//	   └───RequestEnd───► ended ◄──unlockWrite, if the end was requested in the meantime and no event is open
+//	between ──beginWrite──► busy ──endWrite──► between, or in an event that has not ended
+//	   └───RequestEnd───► ended ◄──endWrite, if the end was requested in the meantime and no event is open
 //
-// The state contains the number of the run. With it, a goroutine that requests the end of one run
-// cannot end the stream of a later run.
+// A run is the execution of one attempt to serve a request over an upstream connection. One client
+// connection has many runs and one Relay, so the state contains the number of the run. With it, a
+// goroutine that requests the end of one run cannot end the stream of a later run.
 type Relay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
 	scanner   eventstream.Scanner
@@ -102,13 +103,13 @@ func (e *Relay) IsResumable(runNumber uint32) bool {
 // Copy forwards events as they arrive. As in h1.Writer.Copy, readErr is an error of the source or
 // ErrEnded, and writeErr is an error of the destination.
 func (e *Relay) Copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error) {
-	if !e.lockWrite() {
+	if !e.beginWrite() {
 		return ErrEnded, nil
 	}
 	for {
 		part, err := body.TakeAvailable()
 		if len(part) > 0 {
-			ended, writeErr := e.putPart(writer, part)
+			ended, writeErr := e.bufferPart(writer, part)
 			if writeErr != nil {
 				return nil, writeErr
 			}
@@ -130,13 +131,13 @@ func (e *Relay) Copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error)
 			return nil, err
 		}
 		writer.ReleaseEmptyBuffer()
-		if !e.unlockWrite() {
+		if !e.endWrite() {
 			return ErrEnded, nil
 		}
 		if err := body.AwaitData(); err != nil {
 			return err, nil
 		}
-		if !e.lockWrite() {
+		if !e.beginWrite() {
 			return ErrEnded, nil
 		}
 	}
@@ -145,25 +146,25 @@ func (e *Relay) Copy(writer *h1.Writer, body *h1.Body) (readErr, writeErr error)
 // WritePart sends a part of the stream immediately. It returns ErrEnded if the stream ends with this
 // part.
 func (e *Relay) WritePart(writer *h1.Writer, part []byte) error {
-	if !e.lockWrite() {
+	if !e.beginWrite() {
 		return ErrEnded
 	}
-	ended, err := e.putPart(writer, part)
+	ended, err := e.bufferPart(writer, part)
 	if err != nil {
 		return err
 	}
 	if err := writer.Flush(); err != nil {
 		return err
 	}
-	if ended || !e.unlockWrite() {
+	if ended || !e.endWrite() {
 		return ErrEnded
 	}
 	return nil
 }
 
-// putPart writes a part of the stream into the buffer of writer. ended means that the stream ends
-// with this part.
-func (e *Relay) putPart(writer *h1.Writer, part []byte) (ended bool, err error) {
+// bufferPart writes a part of the stream into the buffer of writer, without sending it. If the end of the
+// stream was requested and an event ends in the part, bufferPart omits the rest and returns ended.
+func (e *Relay) bufferPart(writer *h1.Writer, part []byte) (ended bool, err error) {
 	var completeLen int
 	if e.state.Load()&eventsEndRequested == 0 {
 		completeLen = e.scanner.Next(part)
@@ -177,8 +178,9 @@ func (e *Relay) putPart(writer *h1.Writer, part []byte) (ended bool, err error) 
 	return ended, err
 }
 
-// lockWrite acquires the right to write. It returns false if the stream has ended.
-func (e *Relay) lockWrite() bool {
+// beginWrite marks the stream as busy, so that RequestEnd does not end it during a write. It returns false
+// if the stream has ended already. Then the caller must not write.
+func (e *Relay) beginWrite() bool {
 	for {
 		old := e.state.Load()
 		if old&eventsEnded != 0 {
@@ -190,8 +192,9 @@ func (e *Relay) lockWrite() bool {
 	}
 }
 
-// unlockWrite releases the right to write. It returns false if the stream must end here.
-func (e *Relay) unlockWrite() bool {
+// endWrite ends the write that beginWrite has begun. If RequestEnd was called in the meantime and the last
+// event is complete, endWrite ends the stream and returns false. Then the caller must not write again.
+func (e *Relay) endWrite() bool {
 	for {
 		old := e.state.Load()
 		next := old&^(eventsBusy|eventsInEvent|eventsResumable) | e.resumableFlag()

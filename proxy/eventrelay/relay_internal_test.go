@@ -13,25 +13,25 @@ import (
 func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
 	var e Relay
 	e.Begin(7, true, false, &eventstream.Buffer{})
-	e.lockWrite()
-	if _, err := e.putPart(nil, nil); err != nil {
+	e.beginWrite()
+	if _, err := e.bufferPart(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	e.scanner.Next([]byte("id: 1\n\n"))
-	if !e.unlockWrite() || !e.IsResumable(7) || e.IsResumable(6) {
+	if !e.endWrite() || !e.IsResumable(7) || e.IsResumable(6) {
 		t.Fatal("the stream of run 7 cannot go on, or counts as that of run 6")
 	}
 	e.Resume(8, true)
 	if !e.RequestEnd(7) {
 		t.Error("the stream of run 7 is not over")
 	}
-	if !e.lockWrite() {
+	if !e.beginWrite() {
 		t.Fatal("the stream of run 8 is over")
 	}
 	if whole := e.scanner.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
 		t.Errorf("whole = %d", whole)
 	}
-	if !e.unlockWrite() || e.RequestEnd(8) {
+	if !e.endWrite() || e.RequestEnd(8) {
 		t.Error("run 8 ended inside an event")
 	}
 }

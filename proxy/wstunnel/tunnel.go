@@ -222,7 +222,8 @@ func (dir *direction) signalReply() {
 	}
 }
 
-// lockWrite acquires the right to write. It reports false if our close frame was sent.
+// lockWrite acquires the right to write. It returns false if this node has sent its own close frame, after
+// which nothing may be written.
 func (dir *direction) lockWrite() bool {
 	for {
 		old := dir.state.Load()

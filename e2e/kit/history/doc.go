@@ -22,6 +22,7 @@
 // instanceChecker, responseChecker, streamChecker and runChecker. They share lookup tables, which Check fills
 // first: runIndex, mapTimeline, faultTimeline, shardOwners and majority.
 //
+// An excuse is the reason why the checker accepts a failure or an overlap instead of reporting it.
 // Every excuse has a bound, and each is defined in one place. response_checker.go has the
 // excuses for connection attempts, failure.go those for failed requests, exclusion.go those
 // for excluded nodes. excuse.go has the overlaps that are outside the guarantee, and counts

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// overlapExcuse is the reason why a run of a previous owner may overlap the runs of the next owner. Zero
-// means that there is no reason, so a guarantee is broken.
+// overlapExcuse is the reason why the checker permits that a run of a previous owner overlaps the runs of
+// the next owner. Zero means that the overlap is not permitted, so a guarantee is broken.
 type overlapExcuse int
 
 const (
@@ -18,12 +18,12 @@ const (
 	abortNoticedLate
 )
 
-// findOverlapExcuse returns the excuse for staleRun, a run of a previous owner during or after the
-// first run of the next owner. Zero means that there is no excuse. "The takeover" is the time of that
-// first run of the next owner.
+// findOverlapExcuse returns why staleRun is permitted, a run of a previous owner during or after the first
+// run of the next owner. Zero means that it is not permitted. The time of that first run of the next
+// owner is called the takeover.
 //
-// No fault excuses a takeover that was earlier than permitted for a node that has not released its
-// shards (Rules.earliestTakeover).
+// No fault permits a takeover that is too early for a node that has not released its shards
+// (Rules.earliestTakeover).
 func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 	takeoverAt := s.takenOverAt(staleRun)
 	for i := range s.faults.all {
@@ -49,8 +49,8 @@ func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 	return s.lateAbortExcuse(staleRun, takeoverAt)
 }
 
-// lateAbortExcuse returns the excuse of a run that its node had aborted before the takeover. Its app
-// may notice that up to MaxAbortNotice later. The abort must have a permitted cause (mayHaveAborted).
+// lateAbortExcuse permits a run that its node had aborted before the takeover. The app may notice the
+// abort up to MaxAbortNotice later. The abort must have a permitted cause (mayHaveAborted).
 func (s *shardChecker) lateAbortExcuse(staleRun Run, takeoverAt int64) overlapExcuse {
 	if staleRun.fromAdmission || !staleRun.Aborted || staleRun.Start > takeoverAt {
 		return 0
@@ -62,7 +62,7 @@ func (s *shardChecker) lateAbortExcuse(staleRun Run, takeoverAt int64) overlapEx
 	return 0
 }
 
-// pauseExcuse returns the excuse of a run by a pause of its node. There are two cases:
+// pauseExcuse permits a run because its node was paused. There are two cases:
 //   - The run began before the takeover, and the takeover happened during the pause. After the pause
 //     the node aborts the run before anything else, as soon as it gets a processor.
 //   - The pause interrupted the node between the check of the lease and the write to the app. Such a
@@ -97,9 +97,9 @@ func (s *shardChecker) hungExcuse(fault *Fault, staleRun Run) overlapExcuse {
 	return 0
 }
 
-// crashExcuse returns the excuse of a run by the death of its node. The run must have begun before the
+// crashExcuse permits a run because its node died. The run must have begun before the
 // takeover. With --takeover immediate, which does not wait for the end of the lease, requests that were
-// already on the way to the app are also excused.
+// already on the way to the app are also permitted.
 func (s *shardChecker) crashExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
 	if staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takeoverAt) {
 		return 0
@@ -151,11 +151,11 @@ func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int6
 	return !ok || takeoverAt >= s.rules.earliestTakeover(lastLeased, hasEvidence)
 }
 
-// resetExcuse returns the excuse of a run by a forged refusal, which looks like the exit of a node.
-//   - With --takeover timeout there is none, because nodes ignore refusals.
-//   - With --takeover lease, it excuses runs that began before the takeover. The old owner gets no
+// resetExcuse permits a run because of a forged refusal, which looks like the exit of a node.
+//   - With --takeover timeout it permits no run, because nodes ignore refusals.
+//   - With --takeover lease, it permits runs that began before the takeover. The old owner gets no
 //     lease, and aborts them within DeadAfter of the takeover.
-//   - With --takeover immediate, it also excuses runs that the old owner admits until its lease ends.
+//   - With --takeover immediate, it also permits runs that the old owner admits until its lease ends.
 func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
 	isImmediate := s.rules.Takeover == "immediate"
 	if !isImmediate && s.rules.Takeover != "lease" {

@@ -38,7 +38,8 @@ type Run struct {
 	// stream, which has no grace period.
 	Resumes bool `json:"resumes,omitempty"`
 
-	// fromAdmission reports whether the run was created from an Admission.
+	// fromAdmission means that the run stands for an Admission: an interval in which a node admitted
+	// requests for a shard, instead of one request that an app has executed.
 	fromAdmission bool
 }
 
