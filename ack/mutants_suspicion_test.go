@@ -6,6 +6,8 @@ func mutantsOfSuspicion() []mutant {
 	missed := mixCalled("missed")
 	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")
 	pairs.suspicions, pairs.hosts = 100, [2]int{3, 5}
+	unstarted := aimed("leader-hangs 8, disk 4, noise 3")
+	unstarted.suspicions, unstarted.hosts = 100, [2]int{3, 3}
 	return []mutant{
 		{
 			name: "suspicion: one voter that misses its leader is enough", mix: pairs, caught: "suspicion",
@@ -40,6 +42,10 @@ func mutantsOfSuspicion() []mutant {
 		{
 			name: "suspicion: voters campaign in the order of ids alone", mix: missed, caught: "suspicion",
 			edits: in("ack/election.Suspicion.precedes", "	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && server", "	return !PLANTED && log.isNewerThan(s.ownReport.Log) || (PLANTED || log == s.ownReport.Log) && server"),
+		},
+		{
+			name: "suspicion: a campaign that has not started counts in the next suspicion", mix: unstarted, caught: "suspicion",
+			edits: in("ack/election.Suspicion.beginSuspicion", "	s.campaignedAgainst = 0\n", "	if !PLANTED {\n		s.campaignedAgainst = 0\n	}\n"),
 		},
 		{
 			name: "leases: no voter confirms the response to its heartbeat", mix: missed, caught: "suspicion",
@@ -82,6 +88,7 @@ func pointsOfSuspicion() []point {
 			of: "suspicion", clause: "a refused campaign is repeated later",
 			explained: "In most cases another voter campaigns in the meantime. TestRefusedCampaignIsRetried.",
 		},
+		planted("a campaign that has not started does not count in the next suspicion", "suspicion: a campaign that has not started counts in the next suspicion"),
 		{
 			of: "suspicion", clause: "a suspicion is abandoned after ten heartbeats",
 			explained: "By then the election timeout of Raft has expired; the rule saves requests. TestSuspicionIsAbandoned.",

@@ -58,7 +58,8 @@ func (p *proc) initSuspicion() {
 	}
 }
 
-// pollSuspicion polls the suspicion of the node.
+// pollSuspicion polls the suspicion of the node. If the Raft server is busy writing, it drops the
+// campaign without a refusal. The server of package consensus refuses only after MessageTimeout.
 func (p *proc) pollSuspicion(now time.Duration) {
 	if p.suspicion == nil {
 		return

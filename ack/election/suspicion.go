@@ -110,7 +110,7 @@ type Suspicion struct {
 	// The campaign.
 	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
 	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
-	campaignedAgainst uint64        // the term of the last leader against which it campaigned; zero means none
+	campaignedAgainst uint64        // the term of the leader against which it campaigned in this suspicion; zero means none
 	retryAt           time.Duration // no campaign before this time, because Raft has refused one
 
 	// False alarms.
@@ -175,10 +175,13 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 	return askServers, s.tryCampaign(now, voters)
 }
 
-// beginSuspicion forgets everything about earlier leaders. The caller then asks the other voters.
+// beginSuspicion forgets everything about earlier suspicions. The caller then asks the other voters.
+// The leader may be the same as in an earlier suspicion in which this voter decided to campaign. Raft
+// has not started that campaign, because it would have ended the term. So this voter is no candidate.
 func (s *Suspicion) beginSuspicion(now time.Duration) {
 	s.missedSince, s.nextRequest = now, now
 	s.majoritySince, s.laterTermSince = -1, -1
+	s.campaignedAgainst = 0
 	clear(s.peerReports)
 }
 

@@ -219,6 +219,25 @@ func TestRefusedCampaignIsRetried(t *testing.T) {
 	v.wants(true, "a moment later")
 }
 
+// A campaign that Raft has never started does not count when the leader of the same term answers,
+// and is missed again. The voter once reported to be a candidate whenever that leader hung.
+func TestNextSuspicionOfTheSameLeaderCampaigns(t *testing.T) {
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
+	v.pass(80 * time.Millisecond)
+	v.receive(suspicionOf(20), "c")
+	v.pass(10 * time.Millisecond)
+	v.wants(true, "with c")
+	v.d.Poll(v.now, election.UnansweredHeartbeat{})
+	v.campaigned = false
+	v.pass(10 * time.Millisecond)
+	if m := v.d.Report(); m.LeaderTerm != 7 || m.Candidate {
+		t.Errorf("it reports %+v in the next suspicion, want the missed term 7 and no candidate", m)
+	}
+	v.receive(suspicionOf(20), "c")
+	v.pass(10 * time.Millisecond)
+	v.wants(true, "in the next suspicion")
+}
+
 func TestSuspicionIsAbandoned(t *testing.T) {
 	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(2 * time.Second)
