@@ -87,10 +87,11 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	p.accessLogs.replace(settings.accessPath, settings.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
 	p.lameDuck.Store(int64(conf.LameDuck))
 	options.Version = version
-	if err = numberInstances(&options, conf); err != nil {
+	upstreams, err := numberInstances(&options, conf)
+	if err != nil {
 		return nil, err
 	}
-	options.Hooks = appHooks(conf, &options)
+	options.Hooks = appHooks(conf, upstreams, &options)
 	if app != nil {
 		app.applyTo(&options)
 	}

@@ -43,16 +43,16 @@ func (i instance) setFirst(options *node.Options) {
 }
 
 // numberInstances gives each configured address the number of its app instance, which the data
-// directory contains, and adds the instances to the options.
-func numberInstances(options *node.Options, conf *config.Config) error {
-	numbered, err := options.Dir.NumberUpstreams(conf.Upstreams(), shardmap.MaxInstances)
+// directory contains, and adds the instances to the options. It returns the addresses by instance.
+func numberInstances(options *node.Options, conf *config.Config) (numbered []string, err error) {
+	numbered, err = options.Dir.NumberUpstreams(conf.Upstreams(), shardmap.MaxInstances)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, upstream := range numbered {
 		next, err := newInstance(conf, upstream)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if i == 0 {
 			next.setFirst(options)
@@ -61,48 +61,50 @@ func numberInstances(options *node.Options, conf *config.Config) error {
 		options.Proxy.FurtherUpstreams = append(options.Proxy.FurtherUpstreams, next.dial)
 		options.FurtherInstances = append(options.FurtherInstances, next.watch)
 	}
-	return nil
+	return numbered, nil
 }
 
 // appHooks returns the client for the hooks of an app in other processes, or nil if no hooks are
-// configured. options contain the connections to the app instances, and the data directory. With
-// several instances, appHooks also sets options.AliveHooks.
-func appHooks(conf *config.Config, options *node.Options) node.Hooks {
-	disk := options.Dir.Disk()
-	first := instanceHooks(conf, options.Proxy.DialUpstream, disk)
-	if first == nil {
+// configured. upstreams are the addresses by instance. options contain the connections to the app
+// instances, and the data directory. With several instances, appHooks also sets options.AliveHooks.
+func appHooks(conf *config.Config, upstreams []string, options *node.Options) node.Hooks {
+	if conf.Hooks == "" {
 		return nil
 	}
-	if len(options.Proxy.FurtherUpstreams) == 0 {
-		return first
+	disk := options.Dir.Disk()
+	if len(upstreams) <= 1 {
+		return instanceHooks(conf, conf.Upstream, options.Proxy.DialUpstream, disk)
 	}
-	all := &hooks.Instances{Calls: []*hooks.HTTP{first}}
-	for _, dial := range options.Proxy.FurtherUpstreams {
-		all.Calls = append(all.Calls, instanceHooks(conf, dial, disk))
-	}
-	for _, client := range all.Calls {
+	all := &hooks.Instances{}
+	for i, upstream := range upstreams {
+		dial := options.Proxy.DialUpstream
+		if i > 0 {
+			dial = options.Proxy.FurtherUpstreams[i-1]
+		}
+		client := instanceHooks(conf, upstream, dial, disk)
+		if upstream == "" {
+			client.Dial = dialAbsentInstance // also if hooks has its own address: another app listens there
+		}
+		all.Calls = append(all.Calls, client)
 		options.AliveHooks = append(options.AliveHooks, client)
 	}
 	return all
 }
 
 // instanceHooks returns the client for the hooks of one app instance, or nil if no hooks are
-// configured. dial connects to the instance; nil means that the instance is not configured. disk is
-// the disk ID of the node.
-func instanceHooks(conf *config.Config, dial func(context.Context) (net.Conn, error), disk string) *hooks.HTTP {
+// configured. upstream is the address of the instance, and dial connects to it; an empty address and
+// nil mean that the instance is not configured. disk is the disk ID of the node.
+func instanceHooks(conf *config.Config, upstream string, dial func(context.Context) (net.Conn, error), disk string) *hooks.HTTP {
 	if conf.Hooks == "" {
 		return nil
 	}
 	hookAddr := conf.HooksAddress()
-	client := &hooks.HTTP{Dial: dial, Path: hookAddr.Path, Disk: disk, Host: conf.UpstreamAddress()}
-	if dial == nil {
-		client.Dial = dialAbsentInstance
-	}
-	if upstream := hookAddr.Upstream; hookAddr.HasSeparateAddress() {
+	client := &hooks.HTTP{Dial: dial, Path: hookAddr.Path, Disk: disk, Host: config.UpstreamAddressOf(upstream)}
+	if separate := hookAddr.Upstream; hookAddr.HasSeparateAddress() {
 		client.Dial = func(ctx context.Context) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, upstream.Network, upstream.Address)
+			return new(net.Dialer).DialContext(ctx, separate.Network, separate.Address)
 		}
-		if client.Host = upstream.Address; upstream.Network == "unix" {
+		if client.Host = separate.Address; separate.Network == "unix" {
 			client.Host = ""
 		}
 	}
@@ -110,6 +112,7 @@ func instanceHooks(conf *config.Config, dial func(context.Context) (net.Conn, er
 	return client
 }
 
-// dialAbsentInstance refuses the connection to an app instance that is no longer configured: its app
-// is gone with its state.
+// dialAbsentInstance refuses the connection to an app instance that is no longer configured. So its
+// shards move unreleased, as after a crash of the app. That does not prove that the process has ended: a
+// process that still runs may write with its old epoch.
 func dialAbsentInstance(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
