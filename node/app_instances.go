@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +35,10 @@ type instanceSelection struct {
 	watches  []*appWatch // by instance; a watch is nil if restarts of the app do not matter
 	selector ackagent.InstanceSelector
 	log      zerolog.Logger
+	// free has one bit for each instance that is not configured and owns no shards any more. stored
+	// writes it to the disk.
+	free   uint32
+	stored *persist.Value[uint32]
 	// hasWarned means that a warning about a format version without instances has been logged.
 	hasWarned bool
 }
@@ -67,7 +72,19 @@ func (n *Node) newAppHealth() {
 	}
 	n.health = apphealth.NewGroup(checkers...)
 	if len(instances) > 1 {
-		n.instances = &instanceSelection{self: n.self, health: n.health, watches: n.appWatches, log: n.options.Log}
+		n.instances = newInstanceSelection(n.self, &n.options, n.health, n.appWatches)
+	}
+}
+
+// newInstanceSelection returns the instanceSelection of a node with several app instances.
+func newInstanceSelection(self shardmap.NodeID, o *Options, health *apphealth.Group, watches []*appWatch) *instanceSelection {
+	free, err := o.Dir.FreeUpstreams()
+	if err != nil {
+		o.Log.Warn().Err(err).Msg("free instance numbers not read")
+	}
+	return &instanceSelection{
+		self: self, health: health, watches: watches, log: o.Log, free: free,
+		stored: persist.New("free instance numbers", free, o.Dir.StoreFreeUpstreams, o.Log),
 	}
 }
 
@@ -155,6 +172,37 @@ func (is *instanceSelection) onStateApplied(observation *ackagent.Observation, h
 	for _, watch := range is.watches[1:] {
 		watch.onStateApplied(observation.State, hasLease)
 	}
+	if hasLease {
+		is.recordFree(observation.State)
+	}
+}
+
+// recordFree records the instances that are not configured and own no shards any more. Another address
+// may then get their numbers. The node must have a lease: otherwise state may be older than the map
+// of an earlier process of the node.
+func (is *instanceSelection) recordFree(state *ack.State) {
+	if state.HasOpenProposal() {
+		return
+	}
+	free := is.free
+	for i := range is.health.Len() {
+		if is.health.At(i) == nil && mayReuse(state.Committed(), is.self, shardmap.Instance(i)) {
+			free |= 1 << i
+		}
+	}
+	if free != is.free {
+		is.free = free
+		is.stored.Set(free)
+	}
+}
+
+// mayReuse reports whether the instance owns no shards in the committed map and cannot get one with the
+// next map.
+func mayReuse(committed *shardmap.Map, self shardmap.NodeID, instance shardmap.Instance) bool {
+	mayOwnShards := slices.ContainsFunc(committed.Members(), func(member shardmap.Member) bool {
+		return member.ID == self && member.Instances.Has(instance)
+	})
+	return !mayOwnShards && committed.InstanceCount(self, instance) == 0
 }
 
 // startedAfter returns the time since which the app process runs, as the epoch of a map; zero means

@@ -10,6 +10,7 @@ import (
 	"shardway/diagnosis"
 	"shardway/event"
 	"shardway/node"
+	"shardway/node/disk"
 	"shardway/shardmap"
 )
 
@@ -122,9 +123,11 @@ func TestRemovedInstanceIsNotListed(t *testing.T) {
 	bubble(t, func(w *world) {
 		withInstances(w)
 		tune := w.tune
+		var dirs []*disk.Dir
 		w.tune = func(o *node.Options) {
 			tune(o)
 			o.FurtherInstances[1].Check = nil
+			dirs = append(dirs, o.Dir)
 		}
 		w.start("a")
 		w.start("b")
@@ -143,6 +146,10 @@ func TestRemovedInstanceIsNotListed(t *testing.T) {
 				w.t.Errorf("findings %v", findings)
 			}
 		}
+		w.until("the number may get another address", func() bool {
+			free, err := dirs[1].FreeUpstreams()
+			return err == nil && free == 1<<2
+		})
 	})
 }
 

@@ -65,6 +65,18 @@ func rules() []rule {
 			edits: edit("node.instanceSelection.addTo", "		case check.Absent:\n", "		case check.Absent && !PLANTED:\n"),
 		},
 		{
+			name: "a number with shards gets no other address", test: "TestNumberIsReusedOnlyWithoutShards",
+			edits: edit("node.mayReuse", "&& committed.InstanceCount(self, instance) == 0", "&& (PLANTED || committed.InstanceCount(self, instance) == 0)"),
+		},
+		{
+			name: "a number that may get shards gets no other address", test: "TestNumberIsReusedOnlyWithoutShards",
+			edits: edit("node.mayReuse", "return !mayOwnShards &&", "return (PLANTED || !mayOwnShards) &&"),
+		},
+		{
+			name: "the numbers of configured app instances are not free", test: "TestRemovedInstanceIsNotListed",
+			edits: edit("node.instanceSelection.recordFree", "		if is.health.At(i) == nil && mayReuse(", "		if PLANTED && i == 0 || is.health.At(i) == nil && mayReuse("),
+		},
+		{
 			name: "step-down --to asks only the named node", test: "TestStepDownRefusesNodesThatCannotLead",
 			edits: edit("node/leaderloop.Leadership.transferTo", "!IsAlive(member) || member.Heartbeat.Goodbye {", "!PLANTED && (!IsAlive(member) || member.Heartbeat.Goodbye) {"),
 		},

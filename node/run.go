@@ -77,6 +77,9 @@ func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 			s.Spawn(ctx, "app instance", watch.stored.Run)
 		}
 	}
+	if n.instances != nil {
+		s.Spawn(ctx, "free instance numbers", n.instances.stored.Run)
+	}
 	s.Spawn(ctx, "scheduler", n.scheduler.Run)
 	s.Spawn(ctx, "write limit", n.writeLimit.Run)
 	n.writeLimit.AwaitEarlier(ctx)

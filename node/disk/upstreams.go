@@ -6,8 +6,13 @@ import (
 	"slices"
 )
 
-// errTooManyInstances reports more app instances than a node can have.
-var errTooManyInstances = errors.New("disk: too many app instances")
+var (
+	// errTooManyInstances reports more app instances than a node can have.
+	errTooManyInstances = errors.New("disk: too many app instances")
+	// errNoFreeNumber reports a new app instance while each number has an address, or may still own
+	// shards.
+	errNoFreeNumber = errors.New("disk: no free number for a new app instance")
+)
 
 // upstreams is the content of upstreams.json: the address of each number of an app instance.
 type upstreams struct {
@@ -16,6 +21,9 @@ type upstreams struct {
 	Numbers []string `json:"numbers"`
 	// Removed contains the numbers whose addresses are no longer configured, the oldest first.
 	Removed []int `json:"removed,omitempty"`
+	// Free has one bit for each removed number that owns no shards any more. Only such a number may get
+	// another address.
+	Free uint32 `json:"free,omitempty"`
 }
 
 const upstreamsFile = "upstreams.json"
@@ -23,9 +31,9 @@ const upstreamsFile = "upstreams.json"
 // NumberUpstreams returns the configured addresses by the numbers of their app instances, and stores
 // the numbers durably. An address keeps its number as long as it is configured, whatever its position:
 // shards are assigned to numbers, so another address would get them without another ownership epoch.
-// A new address gets a number that no address has had. If all limit numbers are used, it gets the
-// number that has been unused for longest. The result contains an empty address for a number that is
-// not used now.
+// A new address gets a number that no address has had. If all limit numbers are used, it gets, of the
+// free numbers, the one that has been unused for longest. Without a free number, NumberUpstreams returns an error.
+// The result contains an empty address for a number that is not used now.
 //
 // The only address of a node that never had several instances has number 1, also if it changes.
 func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
@@ -39,8 +47,11 @@ func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
 	if len(addresses) == 0 {
 		return nil, nil
 	}
-	next := stored.renumber(addresses, limit)
-	if !slices.Equal(next.Numbers, stored.Numbers) || !slices.Equal(next.Removed, stored.Removed) {
+	next, err := stored.renumber(addresses, limit)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(next.Numbers, stored.Numbers) || !slices.Equal(next.Removed, stored.Removed) || next.Free != stored.Free {
 		if err := d.saveOutsideLock(upstreamsFile, next); err != nil {
 			return nil, err
 		}
@@ -52,12 +63,32 @@ func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
 	return numbered, nil
 }
 
+// FreeUpstreams returns the value that StoreFreeUpstreams stored last, without the numbers that
+// NumberUpstreams has used since.
+func (d *Dir) FreeUpstreams() (uint32, error) {
+	var stored upstreams
+	_, err := loadFile(d.backend, upstreamsFile, &stored)
+	return stored.Free, err
+}
+
+// StoreFreeUpstreams durably stores which removed app instances own no shards any more, with one bit
+// for each. Their numbers may get other addresses. Calls must not overlap with each other or with
+// NumberUpstreams.
+func (d *Dir) StoreFreeUpstreams(free uint32) error {
+	stored := upstreams{Format: format}
+	if _, err := loadFile(d.backend, upstreamsFile, &stored); err != nil {
+		return err
+	}
+	stored.Free = free
+	return d.saveOutsideLock(upstreamsFile, stored)
+}
+
 // renumber returns the numbers of the addresses after the stored ones.
-func (u upstreams) renumber(addresses []string, limit int) upstreams {
+func (u upstreams) renumber(addresses []string, limit int) (upstreams, error) {
 	next := upstreams{Format: format, Numbers: slices.Clone(u.Numbers)}
 	if len(u.Numbers) <= 1 && len(addresses) == 1 {
 		next.Numbers = slices.Clone(addresses)
-		return next
+		return next, nil
 	}
 	for _, index := range u.Removed {
 		if !slices.Contains(addresses, u.Numbers[index]) {
@@ -75,9 +106,21 @@ func (u upstreams) renumber(addresses []string, limit int) upstreams {
 		case len(next.Numbers) < limit:
 			next.Numbers = append(next.Numbers, address)
 		default:
-			next.Numbers[next.Removed[0]] = address
-			next.Removed = next.Removed[1:]
+			free := slices.IndexFunc(next.Removed, u.isFree)
+			if free < 0 {
+				return upstreams{}, fmt.Errorf("%w: %q: all %d numbers are used: start the node without this address, and add it after the shards of removed app instances have moved", errNoFreeNumber, address, limit)
+			}
+			next.Numbers[next.Removed[free]] = address
+			next.Removed = slices.Delete(next.Removed, free, free+1)
 		}
 	}
-	return next
+	for _, index := range next.Removed {
+		if u.isFree(index) {
+			next.Free |= 1 << index
+		}
+	}
+	return next, nil
 }
+
+// isFree reports whether the number with this index is removed and owns no shards any more.
+func (u upstreams) isFree(index int) bool { return u.Free>>index&1 == 1 }

@@ -29,8 +29,44 @@ func TestInstanceKeepsTheNumberOfItsAddress(t *testing.T) {
 	number([]string{"", "z", ""}, "z")
 	number([]string{"", "z", "", "w"}, "w", "z")
 	number([]string{"", "z", "x", "w"}, "x", "w", "z")
-	number([]string{"v", "z", "x", "w"}, "v", "x", "w", "z") // the number that has been unused for longest
+	free := func(mask uint32) {
+		t.Helper()
+		dir, err := disk.Open(path, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dir.Close() }()
+		if err := dir.StoreFreeUpstreams(mask); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dir.FreeUpstreams(); got != mask || err != nil {
+			t.Errorf("free numbers %b, want %b (%v)", got, mask, err)
+		}
+	}
+	refuse := func(addresses ...string) {
+		t.Helper()
+		dir, err := disk.Open(path, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dir.Close() }()
+		if got, err := dir.NumberUpstreams(addresses, 4); err == nil {
+			t.Errorf("addresses %q have numbers %q while removed numbers may own shards", addresses, got)
+		}
+	}
+	refuse("v", "x", "w", "z")
+	number([]string{"", "z", "x", "w"}, "x", "w", "z") // an error stores nothing
+	free(1)
+	number([]string{"v", "z", "x", "w"}, "v", "x", "w", "z")
 	number([]string{"v", "", "x", "w"}, "v", "x", "w")
+	refuse("u", "x", "w") // the number of v may still own shards, and so may number 2
+	free(1 << 1)
+	number([]string{"", "u", "x", "w"}, "u", "x", "w") // number 2 is free, and number 1 is not
+	refuse("t", "u", "x", "w")                         // number 2 was free for one address
+	free(1)
+	number([]string{"v", "u", "x", "w"}, "v", "u", "x", "w")
+	number([]string{"", "u", "x", "w"}, "u", "x", "w")
+	refuse("t", "u", "x", "w") // number 1 was used again after it had been free
 	dir, err := disk.Open(path, "a")
 	if err != nil {
 		t.Fatal(err)
