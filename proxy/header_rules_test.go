@@ -94,6 +94,56 @@ func TestHeaderRulesApplyOnce(t *testing.T) {
 	}
 }
 
+// A client cannot use a trailer to give the app a field that a rule sets or removes. That holds for a body that
+// arrives with the header, for one that arrives later, and for a request that is sent again.
+func TestHeaderRulesRemoveTrailers(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			trailers := make(chan string, 10)
+			var hasBroken atomic.Bool
+			front, _ := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				for {
+					if _, err := readHead(r); err != nil {
+						return
+					}
+					for line := ""; line != "0\r\n"; {
+						var err error
+						if line, err = r.ReadString('\n'); err != nil {
+							return
+						}
+					}
+					trailer, err := readHead(r)
+					if err != nil {
+						return
+					}
+					trailers <- trailer
+					if !hasBroken.Swap(true) {
+						return // the first attempt breaks
+					}
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
+			}), headerRules)
+			c := front.dial()
+			for _, pause := range []time.Duration{0, 50 * time.Millisecond} {
+				c.send("PUT /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+				time.Sleep(pause)
+				c.send("0\r\nX-User: eve\r\nX-Sum: 1\r\nx_user: eve\r\nX-Debug: 1\r\nX-Hop: 0\r\n\r\n")
+				if res, body := c.answer("PUT"); body != "ok" {
+					t.Fatalf("%d %q", res.StatusCode, body)
+				}
+			}
+			for attempt := range len(trailers) {
+				trailer := <-trailers
+				for name, want := range map[string]string{"X-User": "", "X_User": "", "X-Debug": "", "X-Sum": "1", "X-Hop": "0"} {
+					if got := countLines(trailer, name); got != want {
+						t.Errorf("attempt %d: %s is %q, want %q", attempt, name, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestHandlerObeysHeaderRules(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {

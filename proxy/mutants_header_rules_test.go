@@ -24,6 +24,10 @@ func mutantsOfHeaderRules() []mutant {
 			edits: in("proxy.removeFields", "result = append(result, replaced[0])", "if !PLANTED {\n\t\t\t\tresult = append(result, replaced[0])\n\t\t\t}"),
 		},
 		{
+			rule: "a trailer cannot replace a field of a rule", found: "TestHeaderRulesRemoveTrailers",
+			edits: in("proxy.requestWriter.applyRules", "rw.req.Body.RemoveTrailers(rules.Removed())", "rw.req.Body.RemoveTrailers(rules.Removed()[:len(rules.Removed())*map[bool]int{false: 1}[PLANTED]])"),
+		},
+		{
 			rule: "an event loop changes no headers", found: "TestEventLoopObeysHeaderRules",
 			edits: in("proxy.client.isLoopable", "|| c.settings.defaultRoute.changesHeaders()", "|| !PLANTED && c.settings.defaultRoute.changesHeaders()"),
 		},

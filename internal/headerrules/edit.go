@@ -47,6 +47,10 @@ func (r *Rules) names() []string {
 // RemovesAny reports whether the edit may remove fields.
 func (e *Edit) RemovesAny() bool { return e != nil && len(e.removed) > 0 }
 
+// Removed returns the names of the fields that the edit removes, in lower case. The caller must not change
+// them.
+func (e *Edit) Removed() []string { return e.removed }
+
 // Removes reports whether the edit removes fields with this name.
 func (e *Edit) Removes(name []byte) bool {
 	for _, removed := range e.removed {

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -60,6 +61,7 @@ type Body struct {
 	// Chunk extensions and trailers. trailers contains the accepted lines, each with its CRLF.
 	extensionBytes      int      // length of all chunk extensions so far
 	forbiddenTrailers   []string // see ForbidTrailers
+	removedTrailers     []string // see RemoveTrailers
 	trailers            []byte
 	trailerLines        int
 	skippingTrailerLine bool   // the reader is within a trailer line of a response that exceeds the limit
@@ -87,6 +89,25 @@ func (b *Body) start(in *connReader, header *Header, kind Kind, length int64) {
 // ForbidTrailers sets the names of further fields that are dropped from the trailers. It must be called before the
 // trailers are read. names must not change.
 func (b *Body) ForbidTrailers(names []string) { b.forbiddenTrailers = names }
+
+// RemoveTrailers drops the trailers with these names, and with names that some apps treat as equal to them. It
+// also removes trailers that were read already. No goroutine may read the body at the same time. names must
+// not change.
+func (b *Body) RemoveTrailers(names []string) {
+	b.removedTrailers = names
+	if len(b.trailers) == 0 {
+		return
+	}
+	kept := b.trailers[:0]
+	for line := range bytes.SplitAfterSeq(b.trailers, []byte("\n")) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); containsLookalike(names, name) {
+			b.dropTrailer(name)
+			continue
+		}
+		kept = append(kept, line...)
+	}
+	b.trailers = kept
+}
 
 // Kind returns how the end of the body is determined.
 func (b *Body) Kind() Kind { return b.kind }

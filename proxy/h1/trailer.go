@@ -18,7 +18,7 @@ func (b *Body) addTrailer(rawLine []byte) error {
 	if exceedsLimit && !b.isResponse {
 		return errTooManyTrailers
 	}
-	isForbidden := parsed.notForwarded || isForbiddenTrailer(name, parsed.field) || containsLookalike(b.forbiddenTrailers, name)
+	isForbidden := parsed.notForwarded || isForbiddenTrailer(name, parsed.field) || containsLookalike(b.forbiddenTrailers, name) || containsLookalike(b.removedTrailers, name)
 	if exceedsLimit || isForbidden {
 		b.dropTrailer(name)
 		return nil
