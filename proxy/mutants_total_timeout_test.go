@@ -26,6 +26,14 @@ func mutantsOfTotalTimeouts() []mutant {
 			edits: in("proxy.requestWait.limitByTotalTimeout", "limit.Before(deadline)", "!PLANTED && limit.Before(deadline)"),
 		},
 		{
+			rule: "the total timeout includes a body that is buffered first", found: "TestTotalTimeoutIncludesSmallBody",
+			edits: in("proxy.sweeper.sweepBuffering", "if isOver() {", "if isOver() && !PLANTED {"),
+		},
+		{
+			rule: "the connection closes if the rest of the body is not read", found: "TestTotalTimeoutIncludesSmallBody",
+			edits: in("proxy.reply.rejectBody", "reply.exchange.keepAlive = false // the rest of the body is not read\n", "reply.exchange.keepAlive = PLANTED && reply.exchange.keepAlive\n"),
+		},
+		{
 			rule: "a request that took too long is not sent again", found: "TestTotalTimeoutCancelsRequest",
 			edits: in("proxy.retrier.decideAfterBreak", "case cancelCause == cause.TotalTimeout:", "case !PLANTED && cancelCause == cause.TotalTimeout:"),
 		},

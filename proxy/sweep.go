@@ -167,7 +167,11 @@ func (sweeper *sweeper) sweepRun(c *client, table *route.Table, settings *Settin
 	if current.IsCancelled() && current.Kind == route.Local && current.Has(inflight.Resumable) {
 		abortStuckClient(c, current, now)
 	}
-	if current.Kind == 0 || current.IsCancelled() {
+	if current.Kind == 0 {
+		sweeper.sweepBuffering(c, now)
+		return
+	}
+	if current.IsCancelled() {
 		return
 	}
 	if current.Number != c.lastSweptRun {
@@ -267,6 +271,18 @@ func (sweeper *sweeper) sweepTotalTimeout(c *client, current inflight.Run, now t
 		return latest.Number == current.Number && !latest.Has(exempt)
 	})
 	return true
+}
+
+// sweepBuffering cancels the reading of a body that is buffered before the first run of its request, if the
+// request has lasted longer than TotalTimeout.
+func (sweeper *sweeper) sweepBuffering(c *client, now time.Duration) {
+	isOver := func() bool {
+		deadline := time.Duration(c.totalDeadline.Load())
+		return deadline != 0 && now > deadline
+	}
+	if isOver() {
+		c.body.CancelBuffering(isOver)
+	}
 }
 
 // sweepPath checks the network path of a run to its owner. If the path is dead, it cancels the run

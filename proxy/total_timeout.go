@@ -8,6 +8,7 @@ import (
 // waited: the time includes the queue, retries and other nodes. The sweeper cancels the run of an attempt
 // when the time is over. If no byte of the response was sent, the client gets 504; otherwise its connection
 // is aborted, so that the response does not seem to be complete. Waiting in the queue ends at the same time.
+// If the body has not arrived, and is buffered before the first attempt, the client gets 408.
 
 // startTotalTimeout starts the TotalTimeout of the request that has been read.
 func (c *client) startTotalTimeout() {

@@ -15,6 +15,7 @@ import (
 
 	"shardway/proxy"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 )
 
 // slowApp needs 30 s for each response. For /chunks and /events, the response begins at once.
@@ -153,6 +154,49 @@ func TestTotalTimeoutIncludesUploadAndQueue(t *testing.T) {
 		c = front.dial()
 		res, body = c.get("/x")
 		if wantStatus(t, res, body, 503, "queue-timeout"); time.Since(startedAt) > 3*time.Second {
+			t.Errorf("after %v", time.Since(startedAt))
+		}
+	})
+}
+
+// The time includes a body that is read before the first attempt, because it is small. A body that arrives in
+// time has no effect on the next request of the connection.
+func TestTotalTimeoutIncludesSmallBody(t *testing.T) {
+	inTotalTimeouts(t, func(t *testing.T, front, _ *node) {
+		t.Helper()
+		startedAt := time.Now()
+		c := front.dial()
+		c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nabc")
+		res, body := c.answer("POST")
+		if wantStatus(t, res, body, http.StatusRequestTimeout, "request-timeout"); time.Since(startedAt) > 4*time.Second {
+			t.Errorf("after %v", time.Since(startedAt))
+		}
+		if rest, _ := io.ReadAll(c.r); len(rest) > 0 || !res.Close {
+			t.Errorf("the connection continues: %q", rest)
+		}
+		c = front.dial()
+		for range 2 {
+			c.send("POST /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nabc")
+			time.Sleep(5 * time.Second)
+			c.send("de")
+			if res, _ := c.answer("POST"); res.StatusCode != http.StatusOK {
+				t.Errorf("a slow body: %s", res.Status)
+			}
+		}
+	})
+}
+
+// The time includes a body that is read because it may contain the key.
+func TestTotalTimeoutIncludesBodyWithKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simNode(t, newSim(t), "owner", slowApp, totalTimeouts, func(o *proxy.Options) {
+			o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"json:/id"}})
+		})
+		startedAt := time.Now()
+		c := n.dial()
+		c.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{")
+		res, body := c.answer("POST")
+		if wantStatus(t, res, body, http.StatusRequestTimeout, "request-timeout"); time.Since(startedAt) > 4*time.Second {
 			t.Errorf("after %v", time.Since(startedAt))
 		}
 	})

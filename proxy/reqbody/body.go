@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,10 @@ type Body struct {
 	// lastReadAt is the time of the last read from the client, by the clock of the server. Zero means
 	// that the body arrived with the header.
 	lastReadAt atomic.Int64
+
+	bufferingMu sync.Mutex // protects the following fields
+	isBuffering bool       // BufferSmallBody or BufferForKey waits for the client
+	timedOut    bool       // CancelBuffering has cancelled reading
 
 	// Sending to the app or the owner.
 
@@ -145,12 +150,44 @@ func (body *Body) BufferSmallBody(sentOnDemand bool, limit int64) error {
 	if err := body.ReadAvailable(); err != nil || body.req.Body.Done() {
 		return err
 	}
+	body.beginBuffering()
 	err := body.readRest(limit)
+	return body.endBuffering(err)
+}
+
+// beginBuffering allows CancelBuffering to cancel reading.
+func (body *Body) beginBuffering() {
+	body.bufferingMu.Lock()
+	defer body.bufferingMu.Unlock()
+	body.isBuffering, body.timedOut = true, false
+}
+
+// endBuffering records the end of reading. It returns the reason why reading was cancelled, and otherwise err.
+func (body *Body) endBuffering(err error) error {
 	body.noteRead()
-	if body.ReleaseMemory() {
+	body.bufferingMu.Lock()
+	body.isBuffering = false
+	timedOut := body.timedOut
+	body.bufferingMu.Unlock()
+	switch exceedsMemory := body.ReleaseMemory(); {
+	case timedOut:
+		return ErrTotalTimeout
+	case exceedsMemory:
 		return ErrMemoryLimit
 	}
 	return err
+}
+
+// CancelBuffering cancels BufferSmallBody or BufferForKey if one of them waits for the client and isOver returns
+// true. Then the rest of the body is lost. isOver is called while the present request cannot end. Any goroutine
+// may call CancelBuffering.
+func (body *Body) CancelBuffering(isOver func() bool) {
+	body.bufferingMu.Lock()
+	defer body.bufferingMu.Unlock()
+	if body.isBuffering && !body.timedOut && isOver() {
+		body.timedOut = true
+		body.client.StopRead()
+	}
 }
 
 // readRest reads the rest of a body into buffered. The memory counts towards limit. It grows with
@@ -193,10 +230,9 @@ func (body *Body) BufferForKey(maxSize int, limit int64) (isComplete bool, err e
 		return false, nil
 	}
 	if !clientBody.Done() {
-		err = body.readUpTo(maxSize, limit)
-		body.noteRead()
-		if body.ReleaseMemory() {
-			return false, ErrMemoryLimit
+		body.beginBuffering()
+		if err = body.endBuffering(body.readUpTo(maxSize, limit)); err != nil {
+			return false, err
 		}
 	}
 	isFull := clientBody.Kind() == h1.Chunked && len(body.Buffered) >= maxSize
@@ -226,6 +262,9 @@ func (body *Body) readUpTo(maxSize int, limit int64) error {
 // ErrMemoryLimit reports that reading a body was cancelled because all incomplete bodies together
 // exceed their memory limit.
 var ErrMemoryLimit = errors.New("reqbody: body given up")
+
+// ErrTotalTimeout reports that the body has not arrived within the total timeout of its request.
+var ErrTotalTimeout = errors.New("reqbody: total timeout")
 
 // CountMemory counts the memory of a request whose body is incomplete, plus extraBytes that are
 // stored elsewhere. counted is the result of the previous call.
