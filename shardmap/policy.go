@@ -72,6 +72,12 @@ func (p Policy) eligible(members []Member) []Member {
 	return eligible
 }
 
+// DrainsAll reports whether the member is drained, or each of its instances.
+func (p Policy) DrainsAll(member Member) bool {
+	_, allDrained := p.undrainedInstances(member)
+	return allDrained
+}
+
 // undrainedInstances returns the instances of the member that are not drained. allDrained is true if
 // there are none; instances are then all of them.
 func (p Policy) undrainedInstances(member Member) (instances InstanceSet, allDrained bool) {

@@ -67,11 +67,11 @@ type relocation struct {
 }
 
 // newRelocation returns the relocation by a placement policy. Nodes that drain, restart or are
-// cordoned get no further shards.
+// cordoned get no further shards. A node of which each app instance is drained drains.
 func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members []shardmap.Member) *relocation {
 	r := &relocation{placement: placement, members: members, shardCounts: map[shardmap.NodeID]int{}}
 	for _, member := range members {
-		isDraining := placement.GraduallyDrained[member.ID] || placement.Drained[member.ID]
+		isDraining := placement.GraduallyDrained[member.ID] || placement.DrainsAll(member)
 		if !isDraining && !placement.Restarting[member.ID] && !placement.Cordoned[member.ID] {
 			r.shardCounts[member.ID] = committed.ShardCount(member.ID)
 		}
@@ -116,8 +116,9 @@ func (rl *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string)
 	return target
 }
 
-// canKeep reports whether the owner is a member that is not drained.
+// canKeep reports whether the owner is a member that is not drained, and has an app instance that is
+// not drained.
 func (rl *relocation) canKeep(owner shardmap.NodeID) bool {
-	isMember := slices.ContainsFunc(rl.members, func(member shardmap.Member) bool { return member.ID == owner })
-	return isMember && !rl.placement.GraduallyDrained[owner] && !rl.placement.Drained[owner]
+	i := slices.IndexFunc(rl.members, func(member shardmap.Member) bool { return member.ID == owner })
+	return i >= 0 && !rl.placement.GraduallyDrained[owner] && !rl.placement.DrainsAll(rl.members[i])
 }
