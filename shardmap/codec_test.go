@@ -187,6 +187,12 @@ func FuzzDecode(f *testing.F) {
 		f.Add(encode(f, m))
 		m = assignNext(m, nodes(i))
 	}
+	instances := []shardmap.Member{{ID: "a", Weight: 1, Instances: shardmap.InstancesUpTo(3)}, {ID: "b", Weight: 1, Instances: shardmap.InstanceSet(1 << 31)}, {ID: "c", Weight: 1}}
+	withInstances := assignNext(shardmap.New(40), instances)
+	f.Add(encode(f, withInstances))
+	instances[0].Instances = shardmap.InstanceSet(1 << 1)
+	f.Add(encode(f, assignNext(withInstances, instances)))
+	f.Add(encode(f, assignNext(withInstances, nodes(3))))
 	f.Add(encode(f, shardmap.New(shardmap.MaxShards)))
 	f.Add(unhex(f, "0105040201610101620102000299"+"0c"))
 	f.Fuzz(func(t *testing.T, b []byte) {
