@@ -151,7 +151,6 @@ func (reply reply) rejectBody(err error) decision {
 		reply.exchange.keepAlive = false // the rest of the body is not read, so the connection must close
 		reply.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, reqbody.ErrTotalTimeout):
-		reply.exchange.keepAlive = false // the rest of the body is not read
 		reply.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body did not arrive within the total timeout (--total-timeout, or total_timeout of its route)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		reply.sendProblem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})

@@ -31,7 +31,7 @@ func mutantsOfTotalTimeouts() []mutant {
 		},
 		{
 			rule: "the connection closes if the rest of the body is not read", found: "TestTotalTimeoutIncludesSmallBody",
-			edits: in("proxy.reply.rejectBody", "reply.exchange.keepAlive = false // the rest of the body is not read\n", "reply.exchange.keepAlive = PLANTED && reply.exchange.keepAlive\n"),
+			edits: in("proxy.reply.canDrainBody", "!reply.body.Unreadable &&", "(PLANTED || !reply.body.Unreadable) &&"),
 		},
 		{
 			rule: "a request that took too long is not sent again", found: "TestTotalTimeoutCancelsRequest",

@@ -101,13 +101,13 @@ func (reply reply) isEarly(res *h1.Response) bool {
 // connection can be kept.
 const drainLimit = 64 << 10
 
-// canDrainBody reports whether reading the rest of the body is worthwhile. The rest must not be known to
-// be too long. In addition, the client must not be waiting for a 100 Continue before it sends the
+// canDrainBody reports whether reading the rest of the body is possible and worthwhile. The rest must not be
+// known to be too long. In addition, the client must not be waiting for a 100 Continue before it sends the
 // body.
 func (reply reply) canDrainBody() bool {
 	body := &reply.req.Body
 	awaitsContinue := reply.req.ExpectsContinue() && !body.HasStarted()
-	return body.Remaining() <= drainLimit && !awaitsContinue
+	return !reply.body.Unreadable && body.Remaining() <= drainLimit && !awaitsContinue
 }
 
 // addDebugHeaders adds the headers of Settings.DebugHeaders to a response for a client. They replace

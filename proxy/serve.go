@@ -311,7 +311,7 @@ func (c *client) drainBody() bool {
 	if body.Done() {
 		return true
 	}
-	if c.body.Unreadable || !c.reply.canDrainBody() {
+	if !c.reply.canDrainBody() {
 		return false
 	}
 	timeouts := c.conn.Timeouts()

@@ -149,6 +149,9 @@ func TestTotalTimeoutIncludesUploadAndQueue(t *testing.T) {
 		if wantStatus(t, res, body, 504, "upstream-timeout"); time.Since(startedAt) > 4*time.Second {
 			t.Errorf("after %v", time.Since(startedAt))
 		}
+		if !res.Close {
+			t.Error("the response does not announce that the connection closes")
+		}
 		front.swap(2, 2, held(route.ReasonMoving))
 		startedAt = time.Now()
 		c = front.dial()
