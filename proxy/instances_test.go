@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,5 +228,59 @@ func TestQueuedRequestsMoveToTheSiblingOfTheirShard(t *testing.T) {
 	}
 	if hits := apps.hits[0].Load(); hits != 1 {
 		t.Errorf("the old instance got %d requests", hits)
+	}
+}
+
+// A resumable WebSocket moves between the app instances of one node without a gap, as between nodes.
+// An app that answers no Ping has not proved that it has read everything. Its Close 1012 is then
+// treated as its own, so the new instance gets Shardway-WebSocket-Gap.
+func TestWebSocketMovesToTheSiblingOfItsShard(t *testing.T) {
+	const count = 100
+	for deaf, gap := range map[bool]string{false: "", true: "1"} {
+		t.Run(fmt.Sprintf("deaf=%v", deaf), func(t *testing.T) {
+			inSockets(t, func() *chat { return &chat{deaf: deaf} }, func(t *socketTest) {
+				c := t.front.socket()
+				var want []string
+				for i := range count {
+					want = append(want, strconv.Itoa(i))
+				}
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					for _, text := range want {
+						time.Sleep(500 * time.Microsecond)
+						c.sendText(text)
+					}
+				}()
+				time.Sleep(20 * time.Millisecond)
+				t.propose()
+				t.until("the old instance is done", func() bool { return t.a.running.Load() == 0 })
+				t.a.swap(t.epoch, t.epoch, atInstance(1, t.epoch))
+				for _, other := range t.nodes {
+					if other != t.a {
+						other.swap(t.epoch, t.epoch, remote(t.a.id, t.epoch))
+					}
+				}
+				<-sent
+				t.until("a second upstream connection", func() bool { return len(t.app.upgradeRequests()) == 2 })
+				if !deaf { // with a gap, messages may be missing
+					t.until("got", t.app.has(count))
+					t.app.wantGot(want...)
+				}
+				requests := t.app.upgradeRequests()
+				if len(requests) != 2 {
+					t.Fatalf("%d upstream connections, want 2", len(requests))
+				}
+				for i, header := range requests {
+					if got := header.Get("Shardway-Instance"); got != strconv.Itoa(i+1) {
+						t.Errorf("upstream connection %d: instance %q", i, got)
+					}
+				}
+				if got := requests[1].Get("Shardway-WebSocket-Gap"); got != gap {
+					t.Errorf("gap %q, want %q", got, gap)
+				}
+				_ = c.Close()
+			}, func(o *proxy.Options) { o.FurtherUpstreams = append(o.FurtherUpstreams, o.DialUpstream) })
+		})
 	}
 }
