@@ -355,7 +355,7 @@ func (g *guard) advance() time.Duration {
 	return pause
 }
 
-// endProcesses kills the processes of a child in state childKilling. It returns true if none was left.
+// endProcesses kills the processes of a child in state childKilling. It returns true if certainly none was left.
 func (g *guard) endProcesses(c *child, table *processTable) (ended bool) {
 	members := table.members(c, g.children)
 	if c.state == childKilling {
@@ -366,5 +366,5 @@ func (g *guard) endProcesses(c *child, table *processTable) (ended bool) {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended in the meantime
 		}
 	}
-	return !c.hasMain && len(members) == 0
+	return !c.hasMain && len(members) == 0 && table.isComplete
 }

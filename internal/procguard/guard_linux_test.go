@@ -288,6 +288,37 @@ func TestGrandchildrenEndAfterCrash(t *testing.T) {
 	}
 }
 
+// Processes that start their successor and end at once can be missing in one reading of /proc.
+func TestChainOfProcessesEndsBeforeTheChild(t *testing.T) {
+	for range 5 {
+		g := startGuard(t)
+		// Each process of the chain is in a session without a token. The last one does not end by itself.
+		chain := `next() { if [ "$1" -gt 0 ]; then ( next $(($1 - 1)) & ); else exec sleep 300; fi; }; next 400`
+		spec := &Spec{Args: [][]byte{[]byte("/usr/bin/env"), []byte("-u"), []byte(TokenVariable), []byte("/usr/bin/setsid"), []byte("/bin/sh"), []byte("-c"), []byte(chain)}, Env: [][]byte{[]byte("CHAIN=" + g.pids)}}
+		if err := g.StartChild(1, spec); err != nil {
+			t.Fatal(err)
+		}
+		g.await("ended 1")
+		for range 50 {
+			for _, pid := range pidsWithEnviron("CHAIN=" + g.pids) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Errorf("process %d runs", pid)
+			}
+		}
+	}
+}
+
+// pidsWithEnviron returns the processes whose environment contains a variable.
+func pidsWithEnviron(variable string) (pids []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range names {
+		if pid, _ := strconv.Atoi(filepath.Base(name)); strings.Contains(environOf(pid), variable) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 func environOf(pid int) string {
 	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return string(environ)

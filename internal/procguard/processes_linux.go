@@ -14,47 +14,68 @@ type processEntry struct {
 	pid, parent, group, session int
 }
 
-// processTable contains the processes below the guard at one time.
+// processTable contains the processes below the guard. /proc cannot be read at one instant, so processes
+// that start or end in the meantime can be missing.
 type processTable struct {
 	guard     int
 	processes map[int]processEntry
 	tokens    map[int]string // tokens that were read; an empty one means none
+	// isComplete reports that no process below the guard is missing. It is false if a process ended
+	// while the table was read, because its children may not have been listed, or were not yet known
+	// as descendants of the guard.
+	isComplete bool
 }
 
-// readProcessTable reads the descendants of the process guard from /proc. It leaves zombies out.
+// readProcessTable reads the descendants of the process guard from /proc. It leaves zombies out, which may have ended
+// while it read.
 func readProcessTable(guard int) *processTable {
 	table := &processTable{guard: guard, processes: map[int]processEntry{}, tokens: map[int]string{}}
-	all := map[int]processEntry{}
+	all, running := map[int]processEntry{}, map[int]bool{}
 	names, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return table
 	}
+	table.isComplete = true
 	for _, name := range names {
 		content, err := os.ReadFile(name) //nolint:gosec // a name below /proc
 		if err != nil {
-			continue // the process has ended
+			table.isComplete = false // the process has ended
+			continue
 		}
-		if entry, ok := parseStat(content); ok {
-			all[entry.pid] = entry
-		}
+		entry, isRunning := parseStat(content)
+		all[entry.pid], running[entry.pid] = entry, isRunning
 	}
 	for pid, entry := range all {
-		for ancestor := entry; ; {
-			if ancestor.parent == guard {
-				table.processes[pid] = entry
-				break
-			}
-			next, ok := all[ancestor.parent]
-			if !ok || next.pid == ancestor.pid {
-				break
-			}
-			ancestor = next
+		isBelow, isKnown := isDescendant(entry, guard, all)
+		if isBelow && running[pid] {
+			table.processes[pid] = entry
 		}
+		hasEnded := isBelow && !running[pid]
+		table.isComplete = table.isComplete && isKnown && !hasEnded
 	}
 	return table
 }
 
-// parseStat parses the file stat of a process. ok is false for a zombie.
+// isDescendant reports whether a process is below the process guard. isKnown is false if an ancestor is missing in
+// all, because it ended after the entry of its child was read.
+func isDescendant(entry processEntry, guard int, all map[int]processEntry) (isBelow, isKnown bool) {
+	for range len(all) + 1 {
+		if entry.parent == guard {
+			return true, true
+		}
+		if entry.parent == 0 {
+			return false, true
+		}
+		parent, ok := all[entry.parent]
+		if !ok {
+			return false, false
+		}
+		entry = parent
+	}
+	return false, false // a cycle: IDs were reused while the entries were read
+}
+
+// parseStat parses the file stat of a process. ok is false for a zombie, whose entry is complete.
 func parseStat(content []byte) (entry processEntry, ok bool) {
 	pidText, _, _ := bytes.Cut(content, []byte(" "))
 	end := bytes.LastIndexByte(content, ')') // the name in parentheses can contain anything
