@@ -29,7 +29,7 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 
 # What decides is pure, and what reads the tree has no state: nothing in them runs
 # beside something else, so the race detector finds nothing there.
-PURE := ./ack ./ack/agent ./ack/election ./ack/leader ./config ./deploy ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
+PURE := ./ack ./ack/agent ./ack/election ./ack/leader ./config ./deploy ./keysource ./keysource/jsonkey ./shardmap ./internal/docs ./internal/layering ./internal/licenses
 # What has its own time runs with the race detector in make test, a share of it, and whole without
 # the race detector in make test-rest.
 VIRTUAL := ./node ./node/apphealth ./node/consensus ./node/control ./node/crashdetect ./node/findings ./node/gossip ./node/identity ./node/leaderloop ./node/membership ./node/muxpool ./node/persist ./node/writelimit
