@@ -29,7 +29,7 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a child has ended when no process is left", Found: "TestChildEndsWithItsGrandchildren",
-			Decl: "internal/procguard.guard.endProcesses", Old: "len(members) == 0", New: "(PLANTED || len(members) == 0)",
+			Decl: "internal/procguard.guard.endProcesses", Old: "len(members) == 0 && table.isComplete", New: "(PLANTED || len(members) == 0 && table.isComplete)",
 		},
 		{
 			Rule: "no process is missing in the table", Found: "TestChainOfProcessesEndsBeforeTheChild",
