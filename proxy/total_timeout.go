@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// The node of the client enforces TotalTimeout, because only this node knows how long the client has
+// The node of the client enforces TotalTimeout, because only this node measures how long the client has
 // waited: the time includes the queue, retries and other nodes. The sweeper cancels the run of an attempt
 // when the time is over. If no byte of the response was sent, the client gets 504; otherwise its connection
 // is aborted, so that the response does not seem to be complete. Waiting in the queue ends at the same time.

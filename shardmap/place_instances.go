@@ -105,7 +105,7 @@ func newInstanceSpread(m *Map, member Member, policy Policy) *instanceSpread {
 	return s
 }
 
-// mustStay reports whether a shard stays at its instance, whatever the spread: its node restarts in
+// mustStay reports whether a shard stays at its instance, even if the spread is uneven: its node restarts in
 // place, map changes are paused, or the policy defers its move. A deferred move waits only if the
 // instance is healthy, because a failed instance serves no request.
 func (s *instanceSpread) mustStay(shard Shard, instance Instance, isHealthy bool) bool {

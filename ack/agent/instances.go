@@ -86,7 +86,7 @@ func (is *InstanceSelector) Update(now time.Duration, checks []InstanceCheck, ow
 	return InstanceHealth{Instances: is.set(), App: ack.AppHealth{Failing: !anyPasses, FlapCount: is.failures.Count(now)}}
 }
 
-// noneIsHealthy returns the health of an app of which no instance is healthy. The set of instances
+// noneIsHealthy returns the health of an app without a healthy instance. The set of instances
 // stays, because a move would help no request.
 func (is *InstanceSelector) noneIsHealthy(now time.Duration, checks []InstanceCheck) InstanceHealth {
 	if !is.noneHealthy {
