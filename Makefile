@@ -203,7 +203,7 @@ test-clusters: | $(GOTESTSUM) $(RERUN)
 # The recipes run apps that others wrote.
 .PHONY: test-recipes
 test-recipes: | $(GOTESTSUM) $(RERUN) $(POCKETBASE)
-	$(call tested,recipes,-parallel 2 -timeout 10m ./e2e/recipes)
+	$(call tested,recipes,-parallel 3 -timeout 10m ./e2e/recipes)
 
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
