@@ -24,8 +24,8 @@ type leaderInbox struct {
 	leadership *atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
 	records    *identity.Records
 	crashes    *crashdetect.Detector
-	ownAnswers chan ack.Answer // cap 1: newest response to a heartbeat of this node
-	invalidLog logs.PeerLimiter     // limits log lines about invalid messages
+	ownAnswers chan ack.Answer  // cap 1: newest response to a heartbeat of this node
+	invalidLog logs.PeerLimiter // limits log lines about invalid messages
 	log        zerolog.Logger
 }
 

@@ -43,9 +43,9 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	}
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
-		lifted, err := node.Lift(ctx, name)
-		if err != nil {
-			return err
+		lifted, liftErr := node.Lift(ctx, name)
+		if liftErr != nil {
+			return liftErr
 		}
 		return c.printResult(session, lifted, "is served again")
 	}
