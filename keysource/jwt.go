@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"shardway/internal/fieldname"
 	"shardway/internal/valueerr"
 	"shardway/keysource/jsonkey"
 )
@@ -66,7 +67,7 @@ func parsePlace(text string) (place Place, isValid bool) {
 	if place.Kind == InQuery {
 		return place, name != "" && !strings.ContainsAny(name, blanks+"@")
 	}
-	return place, isToken(name)
+	return place, fieldname.IsToken(name)
 }
 
 // HasPointer reports whether the claim of a token is a JSON pointer, such as /tenant/id, and not the name

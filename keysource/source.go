@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"shardway/internal/fieldname"
 	"shardway/internal/suggest"
 	"shardway/internal/valueerr"
 	"shardway/keysource/jsonkey"
@@ -154,7 +155,7 @@ func Parse(text string) (Source, error) {
 		}
 		return parseSegment(source, text, "the source \"path\" needs the number of a segment, 1 to 64, or a pattern", "write path:1 for the first segment of the path, or path:/rooms/{key}/* for a pattern")
 	case Header, Cookie, WSProtocol:
-		if !isToken(name) {
+		if !fieldname.IsToken(name) {
 			return invalid("the source "+strconv.Quote(word)+" needs the name of a "+nameOf(source.Kind), "write "+example(source.Kind))
 		}
 	case JSON, WSJSON:
@@ -221,7 +222,7 @@ func example(kind Kind) string {
 
 // isMethod reports whether text is a request method without lower-case letters. Methods are
 // case-sensitive, and all registered methods are in upper case (RFC 9110, section 9.1).
-func isMethod(text string) bool { return isToken(text) && strings.ToUpper(text) == text }
+func isMethod(text string) bool { return fieldname.IsToken(text) && strings.ToUpper(text) == text }
 
 // nameOf returns what the name of a source denotes, for error messages.
 func nameOf(kind Kind) string {
@@ -233,16 +234,3 @@ func nameOf(kind Kind) string {
 
 // ReadsFirstMessage reports whether the source is a part of the first message of a WebSocket.
 func (s Source) ReadsFirstMessage() bool { return s.Kind == WSJSON || s.Kind == WSFirst }
-
-// isToken reports whether text is a token (RFC 9110, section 5.6.2), as names of headers and
-// cookies are.
-func isToken(text string) bool {
-	for i := range len(text) {
-		char := text[i]
-		alnum := char >= '0' && char <= '9' || char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(char)) {
-			return false
-		}
-	}
-	return text != ""
-}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/internal/fieldname"
 	"shardway/internal/valueerr"
 )
 
@@ -86,7 +87,7 @@ func (scope CookieScope) Check() error {
 		return &valueerr.Error{Key: key, Value: value, Wrong: wrong, Remedy: remedy}
 	}
 	switch {
-	case len(scope.Name) > maxCookieText || !isToken(scope.Name):
+	case len(scope.Name) > maxCookieText || !fieldname.IsToken(scope.Name):
 		return wrong("name", scope.Name, "not the name of a cookie (RFC 6265, section 4.1.1)", "use letters, digits and signs like - and _, such as app-key")
 	case len(scope.Path) > maxCookieText || !isCookiePath(scope.Path):
 		return wrong("path", scope.Path, "not a plain path", "write it like /app, without %, empty segments, . and ..")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"shardway/internal/fieldname"
 	"shardway/internal/valueerr"
 )
 
@@ -24,7 +25,7 @@ func parseWrap(text, field string) (Source, error) {
 	default:
 		return invalid("the source \"wrap\" needs a cookie or a header", "write wrap:cookie:sid or wrap:header:Mcp-Session-Id")
 	}
-	if !isToken(name) {
+	if !fieldname.IsToken(name) {
 		return invalid("the source \"wrap\" needs the name of a "+word, "write wrap:"+word+":NAME, such as wrap:cookie:sid or wrap:header:Mcp-Session-Id")
 	}
 	if source.Wrapped == Header && !canWrapHeader(name) {
@@ -36,22 +37,10 @@ func parseWrap(text, field string) (Source, error) {
 	return source, nil
 }
 
-// normalHeaderName returns a header name in lower case, in which each byte that is neither a letter nor
-// a digit is a hyphen. Apps may not distinguish headers with the same normal name.
-func normalHeaderName(name string) string {
-	return strings.Map(func(char rune) rune {
-		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z'
-		if isAlphanumeric {
-			return char
-		}
-		return '-'
-	}, strings.ToLower(name))
-}
-
 // canWrapHeader reports whether the values of a header may get a suffix. It excludes headers with a
 // meaning for HTTP, proxies or caches.
 func canWrapHeader(name string) bool {
-	normal := normalHeaderName(name)
+	normal := fieldname.Normalize(name)
 	for _, prefix := range []string{"shardway-", "x-forwarded-", "content-", "access-control-", "sec-", "proxy-", "if-", "accept-"} {
 		if strings.HasPrefix(normal, prefix) {
 			return false
@@ -98,7 +87,7 @@ func (s Source) readsField(wrapped Source) bool {
 		return false
 	}
 	if s.Kind == Header {
-		return normalHeaderName(s.Name) == normalHeaderName(wrapped.Name)
+		return fieldname.Normalize(s.Name) == fieldname.Normalize(wrapped.Name)
 	}
 	return s.Name == wrapped.Name
 }

@@ -17,7 +17,7 @@ func mutantsOfHeaderRules() []mutant {
 		},
 		{
 			rule: "an app may take another spelling for a removed field", found: "TestHeaderRulesApplyOnce",
-			edits: in("internal/headerrules.hasNormalName", "if !isAlphanumeric {", "if !isAlphanumeric && !PLANTED {"),
+			edits: in("internal/fieldname.HasNormal", "if NormalizeByte(name[i]) != normal[i] {", "if NormalizeByte(name[i]) != normal[i] || PLANTED && name[i]|0x20 != normal[i] {"),
 		},
 		{
 			rule: "a rule removes no suffix of another cookie", found: "TestHeaderRulesAndSuffixes",

@@ -1,6 +1,10 @@
 package headerrules
 
-import "slices"
+import (
+	"slices"
+
+	"shardway/internal/fieldname"
+)
 
 // Edit is the effect of one or more Rules. nil changes nothing.
 type Edit struct {
@@ -16,7 +20,7 @@ func Compile(levels ...*Rules) *Edit {
 	var added []Field
 	for _, rules := range levels {
 		for _, name := range rules.names() {
-			added = slices.DeleteFunc(added, func(field Field) bool { return hasNormalName(field.Name, name) })
+			added = slices.DeleteFunc(added, func(field Field) bool { return fieldname.HasNormal(field.Name, name) })
 			if !slices.Contains(edit.removed, name) {
 				edit.removed = append(edit.removed, name)
 			}
@@ -36,10 +40,10 @@ func Compile(levels ...*Rules) *Edit {
 func (r *Rules) names() []string {
 	var names []string
 	for _, name := range r.Remove {
-		names = append(names, normalize(name))
+		names = append(names, fieldname.Normalize(name))
 	}
 	for _, field := range r.Set {
-		names = append(names, normalize(field.Name))
+		names = append(names, fieldname.Normalize(field.Name))
 	}
 	return names
 }
@@ -54,32 +58,11 @@ func (e *Edit) Removed() []string { return e.removed }
 // Removes reports whether the edit removes fields with this name.
 func (e *Edit) Removes(name []byte) bool {
 	for _, removed := range e.removed {
-		if hasNormalName(string(name), removed) {
+		if fieldname.HasNormal(name, removed) {
 			return true
 		}
 	}
 	return false
-}
-
-// hasNormalName reports whether normal is the result of normalize for a name. It allocates nothing.
-func hasNormalName(name, normal string) bool {
-	if len(name) != len(normal) {
-		return false
-	}
-	for i := range len(name) {
-		char := name[i]
-		if char >= 'A' && char <= 'Z' {
-			char += 'a' - 'A'
-		}
-		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z'
-		if !isAlphanumeric {
-			char = '-'
-		}
-		if char != normal[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // Lines returns the complete header lines to add.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"shardway/internal/fieldname"
 	"shardway/internal/valueerr"
 )
 
@@ -60,7 +61,7 @@ func (r *Rules) Check(direction Direction, keyFields []string) error {
 	size := 0
 	var changed []string
 	for _, field := range r.Set {
-		if slices.ContainsFunc(changed, func(other string) bool { return normalize(other) == normalize(field.Name) }) {
+		if slices.ContainsFunc(changed, func(other string) bool { return fieldname.Normalize(other) == fieldname.Normalize(field.Name) }) {
 			return &valueerr.Error{Key: "set", Value: field.Name, Wrong: "it sets " + field.Name + " twice", Remedy: "keep one of them, or use add"}
 		}
 		changed = append(changed, field.Name)
@@ -76,7 +77,7 @@ func (r *Rules) Check(direction Direction, keyFields []string) error {
 		size += len(field.Name) + len(field.Value)
 	}
 	for _, name := range r.Remove {
-		if slices.ContainsFunc(changed, func(other string) bool { return normalize(other) == normalize(name) }) {
+		if slices.ContainsFunc(changed, func(other string) bool { return fieldname.Normalize(other) == fieldname.Normalize(name) }) {
 			return &valueerr.Error{Key: "remove", Value: name, Wrong: "set replaces " + name + " already", Remedy: "keep one of them"}
 		}
 		if err := checkName("remove", name, direction); err != nil {
@@ -95,7 +96,7 @@ func checkField(kind string, field Field, direction Direction, keyFields []strin
 	if err := checkName(kind, field.Name, direction); err != nil {
 		return err
 	}
-	isKeyField := slices.ContainsFunc(keyFields, func(name string) bool { return normalize(name) == normalize(field.Name) })
+	isKeyField := slices.ContainsFunc(keyFields, func(name string) bool { return fieldname.Normalize(name) == fieldname.Normalize(field.Name) })
 	if direction == Request && isKeyField {
 		return &valueerr.Error{
 			Key: kind, Value: field.Name, Wrong: "a key source reads " + field.Name + ", so the app would read another key than Shardway",
@@ -113,10 +114,10 @@ func checkField(kind string, field Field, direction Direction, keyFields []strin
 
 // checkName checks the name of a field that a rule of the given kind changes.
 func checkName(kind, name string, direction Direction) error {
-	if !isToken(name) {
+	if !fieldname.IsToken(name) {
 		return &valueerr.Error{Key: kind, Value: name, Wrong: "not the name of a header field (RFC 9110, section 5.1)", Remedy: "use letters, digits and hyphens, such as X-Frame-Options"}
 	}
-	if isReserved(normalize(name), direction) {
+	if isReserved(fieldname.Normalize(name), direction) {
 		return &valueerr.Error{Key: kind, Value: name, Wrong: "HTTP or Shardway itself needs the field " + name, Remedy: "remove the rule"}
 	}
 	return nil
@@ -136,30 +137,6 @@ func isReserved(normal string, direction Direction) bool {
 		reserved = append(reserved, "forwarded", "last-event-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id")
 	}
 	return slices.Contains(reserved, normal)
-}
-
-// normalize returns a name in lower case, in which each byte that is neither a letter nor a digit is a
-// hyphen. Apps may not distinguish fields with the same normal name.
-func normalize(name string) string {
-	return strings.Map(func(char rune) rune {
-		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z'
-		if isAlphanumeric {
-			return char
-		}
-		return '-'
-	}, strings.ToLower(name))
-}
-
-// isToken reports whether text is a token (RFC 9110, section 5.6.2).
-func isToken(text string) bool {
-	for i := range len(text) {
-		char := text[i]
-		isAlphanumeric := char >= '0' && char <= '9' || char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z'
-		if !isAlphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(char)) {
-			return false
-		}
-	}
-	return text != ""
 }
 
 // isFieldValue reports whether text is a field value of visible ASCII, spaces and tabs.

@@ -27,7 +27,7 @@ func allowed() map[string][]string {
 		"ack/election":      {},
 		"ack/leader":        {"ack", "shardmap"},
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
-		"keysource":         {"internal/valueerr", "internal/suggest", "keysource/jsonkey"},
+		"keysource":         {"internal/fieldname", "internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
 		"config":            {"shardmap", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
@@ -39,10 +39,10 @@ func allowed() map[string][]string {
 		"peer/mux":  {"internal/rawio"},
 		// The data path.
 		"proxy/eventstream":   {},
-		"proxy/h1":            {"internal/linkedlist", "internal/rawio"},
+		"proxy/h1":            {"internal/fieldname", "internal/linkedlist", "internal/rawio"},
 		"proxy/forwarded":     {"proxy/h1"},
 		"proxy/route":         {"internal/problem", "proxy/shardkey", "shardmap"},
-		"proxy/shardkey":      {"shardmap", "proxy/forwarded", "proxy/h1", "proxy/wrapkey", "keysource", "keysource/jsonkey", "internal/problem"},
+		"proxy/shardkey":      {"internal/fieldname", "shardmap", "proxy/forwarded", "proxy/h1", "proxy/wrapkey", "keysource", "keysource/jsonkey", "internal/problem"},
 		"proxy/wrapkey":       {"proxy/h1", "keysource"},
 		"proxy/retry":         {},
 		"proxy/keylimit":      {"internal/linkedlist"},
@@ -122,7 +122,8 @@ func allowed() map[string][]string {
 		"embed": {"internal/headerrules", "ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
 		"internal/execcommand":  {},
-		"internal/headerrules":  {"internal/valueerr"},
+		"internal/fieldname":    {},
+		"internal/headerrules":  {"internal/fieldname", "internal/valueerr"},
 		"internal/procguard":    {},
 		"internal/address":      {"internal/valueerr"},
 		"internal/timingrules":  {},

@@ -1,6 +1,10 @@
 package h1
 
-import "bytes"
+import (
+	"bytes"
+
+	"shardway/internal/fieldname"
+)
 
 const (
 	maxChunkLineBytes      = 1 << 10 // length of one chunk-size line
@@ -179,7 +183,7 @@ func validExtensions(ext []byte) bool {
 // tokenLen returns the length of the token at the start of b, or 0 if there is none.
 func tokenLen(b []byte) int {
 	n := 0
-	for n < len(b) && tokenByte[b[n]] {
+	for n < len(b) && fieldname.IsTokenByte(b[n]) {
 		n++
 	}
 	return n

@@ -1,6 +1,10 @@
 package h1
 
-import "iter"
+import (
+	"iter"
+
+	"shardway/internal/fieldname"
+)
 
 // maxConnectionFields is the maximum number of fields that Connection may name. The limit bounds
 // the work, because markNotForwarded compares each name with all lines.
@@ -13,7 +17,7 @@ func (h *Header) parseConnection() *Error {
 	for option := range h.connectionOptions() {
 		switch {
 		case len(option) == 0:
-		case !isToken(option):
+		case !fieldname.IsToken(option):
 			if !h.lenient {
 				return errInvalidConnection
 			}

@@ -1,5 +1,7 @@
 package h1
 
+import "shardway/internal/fieldname"
+
 // Field is the number of a header field that the proxy treats specially. With numbers, a filter for
 // fields is one bit test.
 type Field uint8
@@ -142,7 +144,7 @@ func classifyLookalike(name []byte) Field {
 	var normalized [32]byte
 	n := copy(normalized[:], name)
 	for i, c := range normalized[:n] {
-		normalized[i] = normalizeNameByte(c)
+		normalized[i] = fieldname.NormalizeByte(c)
 	}
 	field := classifyPlain(normalized[:n])
 	switch {

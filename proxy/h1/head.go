@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"unsafe"
+
+	"shardway/internal/fieldname"
 )
 
 // Errors for the fields that frame a message.
@@ -363,20 +365,9 @@ func equalFoldSameLen[T string | []byte](b []byte, s T) bool {
 // equal.
 func equalLookalike(b []byte, s string) bool {
 	for i, c := range b {
-		if other := s[i]; c != other && normalizeNameByte(c) != normalizeNameByte(other) {
+		if other := s[i]; c != other && fieldname.NormalizeByte(c) != fieldname.NormalizeByte(other) {
 			return false
 		}
 	}
 	return true
-}
-
-// normalizeNameByte returns c in lower case, or '-' if c is neither a letter nor a digit.
-func normalizeNameByte(c byte) byte {
-	switch {
-	case c-'A' < 26:
-		return c | 0x20
-	case c-'a' < 26, c-'0' < 10:
-		return c
-	}
-	return '-'
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"shardway/internal/fieldname"
 )
 
 // headerReader parses the headers that arrive in the read buffer of a Conn, and limits their size.
@@ -115,7 +117,7 @@ func (h *headerReader) reportEnd() {
 // parse parses data, the part of a header that has arrived. It returns the length of a complete
 // header, an error if it is invalid or too long, or zero if it is incomplete.
 func (h *headerReader) parse(header *Header, data []byte, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
-	if isRequest && !tokenByte[data[0]] {
+	if isRequest && !fieldname.IsTokenByte(data[0]) {
 		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
 	}
 	headerLen, err := header.parseLines(data, h.maxLines, parseStartLine)

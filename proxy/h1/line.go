@@ -3,6 +3,8 @@ package h1
 import (
 	"bytes"
 	"encoding/binary"
+
+	"shardway/internal/fieldname"
 )
 
 // Errors that requests and responses share.
@@ -32,36 +34,14 @@ type line struct {
 	notForwarded bool
 }
 
-// tokenByte contains true for the bytes of a token (RFC 9110 section 5.6.2).
-var tokenByte = func() (t [256]bool) {
-	for c := '0'; c <= '9'; c++ {
-		t[c] = true
-	}
-	for c := 'a'; c <= 'z'; c++ {
-		t[c], t[c-'a'+'A'] = true, true
-	}
-	for _, c := range "!#$%&'*+-.^_`|~" {
-		t[c] = true
-	}
-	return t
-}()
-
 // plainNameByte contains true for the bytes of ordinary field names: letters, digits and hyphens.
 var plainNameByte = func() (t [256]bool) {
-	for c, ok := range tokenByte {
-		t[c] = ok && (c == '-' || normalizeNameByte(byte(c)) != '-')
+	for i := range t {
+		c := byte(i)
+		t[i] = c == '-' || fieldname.NormalizeByte(c) != '-'
 	}
 	return t
 }()
-
-func isToken(b []byte) bool {
-	for _, c := range b {
-		if !tokenByte[c] {
-			return false
-		}
-	}
-	return len(b) > 0
-}
 
 // parseFieldLine parses and validates one header line, without its CRLF, and stores the result in
 // parsed. text must not be empty. The offsets in parsed are relative to text.
@@ -72,7 +52,7 @@ func parseFieldLine(text []byte, parsed *line) *Error {
 		nameEnd++
 	}
 	plainLen := nameEnd
-	for nameEnd < len(text) && tokenByte[text[nameEnd]] {
+	for nameEnd < len(text) && fieldname.IsTokenByte(text[nameEnd]) {
 		nameEnd++
 	}
 	if nameEnd == len(text) {

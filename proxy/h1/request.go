@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"time"
+
+	"shardway/internal/fieldname"
 )
 
 // Errors for invalid requests.
@@ -94,7 +96,7 @@ func (r *Request) start(in *connReader) {
 // parseRequestLine parses the request line.
 func (r *Request) parseRequestLine(text []byte) *Error {
 	methodEnd := bytes.IndexByte(text, ' ')
-	if methodEnd < 0 || !isToken(text[:methodEnd]) {
+	if methodEnd < 0 || !fieldname.IsToken(text[:methodEnd]) {
 		return errMethod
 	}
 	rest := text[methodEnd+1:]

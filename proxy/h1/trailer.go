@@ -1,5 +1,7 @@
 package h1
 
+import "shardway/internal/fieldname"
+
 // addTrailer stores one trailer line, with its CRLF. It drops a field that is not permitted in
 // trailers, which a recipient may do (RFC 9110 section 6.5.1). It also drops a field of a response
 // whose name is not a token. Fields beyond the limits are dropped from a response, because the app
@@ -67,7 +69,7 @@ func namesBadTrailer(list []byte) bool {
 		if len(name) == 0 {
 			continue
 		}
-		if !isToken(name) || isForbiddenTrailer(name, classify(name)) {
+		if !fieldname.IsToken(name) || isForbiddenTrailer(name, classify(name)) {
 			return true
 		}
 	}

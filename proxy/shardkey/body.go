@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"shardway/internal/fieldname"
 	"shardway/keysource"
 	"shardway/keysource/jsonkey"
 )
@@ -153,7 +154,7 @@ func formatOf(contentType []byte) bodyFormat {
 	mediaType = bytes.TrimRight(mediaType, blanks)
 	format := formatOther
 	switch kind, subtype, _ := bytes.Cut(mediaType, []byte("/")); {
-	case string(mediaType) == "application/json" || isToken(kind) && isToken(subtype) && bytes.HasSuffix(subtype, []byte("+json")):
+	case string(mediaType) == "application/json" || fieldname.IsToken(kind) && fieldname.IsToken(subtype) && bytes.HasSuffix(subtype, []byte("+json")):
 		format = formatJSON
 	case string(mediaType) == "application/x-www-form-urlencoded":
 		format = formatForm
@@ -183,23 +184,12 @@ func areClearParameters(parameters []byte) bool {
 		}
 		isRepeated := slices.ContainsFunc(names, func(other []byte) bool { return bytes.Equal(other, name) })
 		isOtherCharset := string(name) == "charset" && string(value) != "utf-8" && string(value) != "utf8"
-		if !isToken(name) || !isToken(value) || isRepeated || isOtherCharset {
+		if !fieldname.IsToken(name) || !fieldname.IsToken(value) || isRepeated || isOtherCharset {
 			return false
 		}
 		names = append(names, name)
 	}
 	return true
-}
-
-// isToken reports whether text is a token (RFC 9110, section 5.6.2), in lower case.
-func isToken(text []byte) bool {
-	for _, c := range text {
-		isAlphanumeric := c >= '0' && c <= '9' || c >= 'a' && c <= 'z'
-		if !isAlphanumeric && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) < 0 {
-			return false
-		}
-	}
-	return len(text) > 0
 }
 
 // formKey returns the first non-empty value of a form field, in dst. The rules are those of queryValue.
