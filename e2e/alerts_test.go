@@ -22,6 +22,9 @@ type samples struct {
 	count  int
 }
 
+// scrapeInterval is the time between two samples, as between two scrapes of Prometheus.
+const scrapeInterval = 400 * time.Millisecond
+
 // record samples the metrics with these names at the nodes n times. A node that does not respond has no value.
 func (s *samples) record(nodes []*cluster.Node, n int, names ...string) {
 	s.t.Helper()
@@ -41,7 +44,7 @@ func (s *samples) record(nodes []*cluster.Node, n int, names ...string) {
 			}
 		}
 		s.count++
-		time.Sleep(400 * time.Millisecond)
+		time.Sleep(scrapeInterval)
 	}
 }
 
@@ -99,7 +102,7 @@ func TestAlertsOnLostNodesFire(t *testing.T) {
 	for _, node := range c.Others(leader) {
 		node.Kill(t)
 	}
-	time.Sleep(time.Second) // the lease of the leader ends
+	awaitMetric(t, leader, "shardway_leader_lease_seconds", 0)
 	s.record([]*cluster.Node{leader}, 12, names...)
 	s.wantFiring("ShardwayLeaderWithoutQuorum")
 	leader.AwaitStatus(t, "both followers failed", func(status cluster.Status) bool {
@@ -125,8 +128,20 @@ func TestAlertOnStuckMapChangeFires(t *testing.T) {
 	s.record(c.Nodes(), 1, "shardway_map_change_in_progress")
 	node.App.SetHookFault(t, "release", "hang")
 	c.Others(node)[0].PerformAction(t, "drain", map[string][]string{"node": {node.ID}})
-	time.Sleep(500 * time.Millisecond)
+	awaitMetric(t, c.Leader(t), "shardway_map_change_in_progress", 1)
 	s.record(c.Nodes(), 10, "shardway_map_change_in_progress")
 	s.wantFiring("ShardwayMapChangeStuck")
 	node.App.SetHookFault(t, "release", "none")
+}
+
+// awaitMetric waits until a metric of a node has a value.
+func awaitMetric(t *testing.T, node *cluster.Node, name string, want float64) {
+	t.Helper()
+	cluster.Await(t, fmt.Sprintf("%s is %v", name, want), func() error {
+		metrics, err := node.Metrics(t.Context())
+		if value, ok := metrics[name]; err == nil && (!ok || value != want) {
+			err = fmt.Errorf("%s is %v, exists: %v", name, value, ok)
+		}
+		return err
+	})
 }

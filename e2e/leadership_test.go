@@ -150,7 +150,11 @@ func TestLostLeaderHasAReason(t *testing.T) {
 		c.AwaitServing(t)
 		leader := c.Leader(t)
 		others := c.Others(leader)
-		time.Sleep(time.Second) // the heartbeats of the leader have arrived
+		for _, other := range others {
+			other.AwaitStatus(t, "it follows the leader", func(status cluster.Status) bool {
+				return status.Leader == leader.ID && status.ClusterState == "stable"
+			})
+		}
 		since := time.Now()
 		fault.begin(leader)
 		var reasons []string

@@ -21,7 +21,7 @@ type channelReport struct {
 		Last        int `json:"last"`        // number of the last publication
 		Lost        int `json:"lost"`        // publications that are missing without notice
 		Recovered   int `json:"recovered"`   // reconnects after which nothing is missing
-		Unrecovered int `json:"unrecovered"` // reconnects after which the client knows that something may be missing
+		Unrecovered int `json:"unrecovered"` // reconnects after which the client reports possible loss
 		Presence    int `json:"presence"`    // number of clients in the channel, as the subscriber sees it
 	} `json:"subscribers"`
 }

@@ -4,10 +4,8 @@ package recipes_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -329,20 +327,7 @@ func postAs(ctx context.Context, client *http.Client, url, user, id, sleep strin
 	req.Header.Set("X-User", user)
 	req.Header.Set("X-Request-Id", id)
 	req.Header.Set("X-Sleep", sleep)
-	res, err := client.Do(req)
-	if err != nil {
-		return visit{}, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return visit{}, err
-	}
-	var seen visit
-	if err := json.Unmarshal(body, &seen); err != nil || res.StatusCode != http.StatusOK {
-		return visit{}, fmt.Errorf("%s: %.300s", res.Status, body)
-	}
-	return seen, nil
+	return sendVisit(client, req)
 }
 
 // sendThrough makes all users send their next requests through these nodes.

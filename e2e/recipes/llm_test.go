@@ -90,7 +90,7 @@ type turn struct {
 	Instance string `json:"instance"`
 	Cached   int    `json:"cached"`   // messages of the prompt that the instance already had
 	Finished bool   `json:"finished"` // the response has a finish_reason
-	Error    string `json:"error"`    // what the client library has reported
+	Error    string `json:"error"`    // error of the client library
 }
 
 // llmResponse is the complete response of the stand-in.

@@ -49,12 +49,8 @@ func browsers(t *testing.T, n int, path string) []*sessionClient {
 	return list
 }
 
-// browse sends one request, and returns the response of the app.
-func browse(ctx context.Context, client *http.Client, url string) (visit, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
-	if err != nil {
-		return visit{}, err
-	}
+// sendVisit sends a request, and returns the response of the app.
+func sendVisit(client *http.Client, req *http.Request) (visit, error) {
 	res, err := client.Do(req)
 	if err != nil {
 		return visit{}, err
@@ -67,6 +63,19 @@ func browse(ctx context.Context, client *http.Client, url string) (visit, error)
 	var seen visit
 	if err := json.Unmarshal(body, &seen); err != nil || res.StatusCode != http.StatusOK {
 		return visit{}, fmt.Errorf("%s: %.300s", res.Status, body)
+	}
+	return seen, nil
+}
+
+// browse sends one request, and returns the response of the app.
+func browse(ctx context.Context, client *http.Client, url string) (visit, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+	if err != nil {
+		return visit{}, err
+	}
+	seen, err := sendVisit(client, req)
+	if err != nil {
+		return visit{}, err
 	}
 	if strings.Contains(seen.Cookie, ".sw-") {
 		return visit{}, fmt.Errorf("the app has received the suffix: %s", seen.Cookie)

@@ -92,7 +92,7 @@ type Session struct {
 	urgentFrames   []byte    // frames that are written before queue
 	queue          []byte    // frames in order
 	spareQueue     []byte    // buffer that replaces queue while queue is being written
-	batchCount     uint64    // number of batches that were taken for writing, except those of which no byte was sent
+	batchCount     uint64    // number of batches taken for writing, except those without a sent byte
 	smallBatches   int       // consecutive batches that used little of the queue buffer
 	windowUpdates  []*Stream // streams with credit to announce, each once
 	closingStreams []*Stream // streams whose close frame is queued
@@ -270,7 +270,7 @@ func (s *Session) closeDrainedLocked() {
 }
 
 // Fail closes the session immediately, and fails all its streams with err. Only the first call has
-// an effect. The error of a client stream of which no byte was written also wraps ErrUnprocessed.
+// an effect. The error of a client stream without a written byte also wraps ErrUnprocessed.
 func (s *Session) Fail(err error) {
 	s.mu.Lock()
 	if s.err != nil {

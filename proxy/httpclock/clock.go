@@ -1,5 +1,6 @@
-// Package httpclock provides the clock of the proxy: a coarse clock, together with the value of the
-// Date header (RFC 9110 section 6.6.1), which is formatted once per second instead of once per response.
+// Package httpclock provides the coarse clock of the proxy and the value of the Date header.
+//
+// The value of Date (RFC 9110, section 6.6.1) is formatted once per second instead of once per response.
 //
 // The sweeping goroutine calls Tick. Any goroutine may call the other methods.
 package httpclock
