@@ -268,9 +268,15 @@ func (g *Gossip) tagsLoop(ctx context.Context) {
 		}
 		encoded, err := g.announcedTags().encode()
 		if err == nil {
-			err = g.serf.SetTags(encoded)
+			announced := make(chan error, 1)
+			go func() { announced <- g.serf.SetTags(encoded) }() // Run does not wait for it: Serf waits up to 1 s for other nodes
+			select {
+			case err = <-announced:
+			case <-ctx.Done():
+				return
+			}
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			// The tags are set; only the first announcement has failed. State exchanges repeat it.
 			g.log.Debug().Err(err).Msg("gossip tags not announced yet")
 		}
