@@ -94,6 +94,10 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app without the shard has no state to hold
 		runner.reportHold(res, attempt.epoch)
 	}
+	isBodyRead := !runner.body.IsSending() || runner.body.IsSendingEnd()
+	if isLocal && isBodyRead { // before the client can send the next request
+		runner.chargeBody(0)
+	}
 	runner.applyResponseRules(attempt.route.Kind, res)
 	switch {
 	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):

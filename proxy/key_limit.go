@@ -79,13 +79,13 @@ func (router *router) enterConcurrent() bool {
 
 // chargeBody takes tokens for the bytes of the body that were received so far, and for expected further
 // ones.
-func (router *router) chargeBody(expected int64) {
-	state := &router.exchange.keyLimit
+func (rs *requestState) chargeBody(expected int64) {
+	state := &rs.exchange.keyLimit
 	if state.limit == nil || state.limit.BodyRate == 0 {
 		return
 	}
-	size := router.req.Body.Received() + expected
-	router.server.keyBuckets.TakeBody(state.key, state.limit, size-state.charged, router.server.clock.Exact())
+	size := rs.req.Body.Received() + expected
+	rs.server.keyBuckets.TakeBody(state.key, state.limit, size-state.charged, rs.server.clock.Exact())
 	state.charged = max(state.charged, size)
 }
 

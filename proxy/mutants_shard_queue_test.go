@@ -93,7 +93,8 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "a body without a length is charged when it has ended", found: "TestBodyBytesOfKeyAreLimited",
-			edits: in("proxy.router.attemptLocal", "	router.chargeBody(0)\n", "	if !PLANTED {\n		router.chargeBody(0)\n	}\n"),
+			edits: append(in("proxy.router.attemptLocal", "	router.chargeBody(0)\n", "	if !PLANTED {\n		router.chargeBody(0)\n	}\n"),
+				in("proxy.attemptRunner.processResponse", "if isLocal && isBodyRead {", "if isLocal && isBodyRead && !PLANTED {")...),
 		},
 		{
 			rule: "a body makes its key wait", found: "TestBodyBytesOfKeyAreLimited",
