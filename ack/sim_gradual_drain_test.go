@@ -122,11 +122,8 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 
 // checkIdleMoves checks the shards that a proposal takes from members with a gradual drain, and
 // returns them. The members must have reported them as idle for this map, to this leader or to
-// the leader of the open round, whose proposal was checked before. An open round is not replaced
-// because another shard has become idle. Another rule applies to the shards of nodes that have
-// started or finished a restart since the round began. A new leader repeats the proposal
-// unchanged.
-func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
+// the leader of the open round, whose proposal was checked before.
+func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry) map[shardmap.Shard]bool {
 	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
 	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}
 	if before.HasOpenProposal() {
@@ -138,15 +135,33 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))
 		}
 	}
-	last := before.Proposed()
-	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.HasOpenProposal() && (before.ProposedTerm() == e.asked || !last.HasSameOwners(p)) && uint64(last.Epoch()) > max(policy.ChangedIndex, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
-		by.IdleShards = movedFrom(base, last, policy)
-		if last.HasSameOwners(shardmap.Assign(base, p.Members(), by)) {
-			w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), last.Epoch())
-		}
-	}
 	return idle
+}
+
+// mayReplaceNothing reports whether the proposal replaces an open round, and idle shards are no
+// reason for that. The shards of nodes that have started or finished a restart since the round
+// began are subject to another rule. A new leader repeats the proposal unchanged.
+func (w *world) mayReplaceNothing(before, after *ack.State, e *logEntry) bool {
+	p, last, policy := after.Proposed(), before.Proposed(), before.Policy()
+	if len(policy.GradualDrains) == 0 || len(policy.Pins) > 0 || len(e.stage.deferred) > 0 || !before.HasOpenProposal() {
+		return false
+	}
+	if slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) { // it gets nothing any more
+		return false
+	}
+	if before.ProposedTerm() != e.asked && last.HasSameOwners(p) {
+		return false
+	}
+	return uint64(last.Epoch()) > max(policy.ChangedIndex, w.restartEntryAt) && slices.Equal(last.Members(), p.Members())
+}
+
+// onlyIdleShardsDiffer reports whether the open proposal is still the result of Assign for the
+// present inputs, except for the idle shards. The inputs include the shards that apps have failed
+// to acquire: such a shard moves to another node, although a round is open.
+func onlyIdleShardsDiffer(before *ack.State, members []shardmap.Member, by shardmap.Policy) bool {
+	base, last := before.Committed(), before.Proposed()
+	by.IdleShards = movedFrom(base, last, before.Policy())
+	return last.HasSameOwners(shardmap.Assign(base, members, by))
 }
 
 // gradualDrainsLast reports whether a gradual drain is in force that should end soon.

@@ -191,7 +191,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 		}
 		by.GraduallyDrained[id] = true
 	}
-	by.IdleShards = w.checkIdleMoves(before, after, e, by)
+	by.IdleShards = w.checkIdleMoves(before, after, e)
 	by.KeptShards = e.kept
 	members := w.checkStage(before, after, e, &by)
 	w.placed = members
@@ -201,13 +201,26 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	if earlier[e.heard] = e.earlier; e.heard == "" {
 		earlier = e.reports
 	}
+	isAssigned, isNeedless := false, w.mayReplaceNothing(before, after, e)
 	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
 		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
-			if p.HasSameOwners(shardmap.Assign(base, members, relocated(base, members, reports, by))) {
+			placement := relocated(base, members, reports, by)
+			if !p.HasSameOwners(shardmap.Assign(base, members, placement)) {
+				continue
+			}
+			if !isAssigned {
 				w.checkRelocated(base, p, members, reports, by)
+			}
+			isAssigned = true
+			isNeedless = isNeedless && onlyIdleShardsDiffer(before, members, placement)
+			if !isNeedless {
 				return
 			}
 		}
+	}
+	if isNeedless && isAssigned {
+		w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), before.Proposed().Epoch())
+		return
 	}
 	w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
 }
