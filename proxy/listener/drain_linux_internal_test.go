@@ -24,7 +24,7 @@ func TestDrainingBacklogEndsListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = waits.Close() }()
-	fds := acceptBacklog(ln)
+	fds := acceptBacklog(ln, handshakeWait)
 	for _, fd := range fds {
 		_ = syscall.Close(fd)
 	}

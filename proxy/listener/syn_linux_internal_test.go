@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -62,7 +63,7 @@ func TestListenerThatDropsSYNsKeepsBacklog(t *testing.T) {
 
 // Connections that arrive while a listener ends are accepted or refused, and never reset.
 func TestEndingListenerResetsNoConnection(t *testing.T) {
-	const rounds, clients, conns = 100, 4, 25
+	const rounds, clients, conns = 40, 4, 25
 	var served, reset atomic.Int64
 	for range rounds {
 		ln := listenTCP(t, "127.0.0.1:0")
@@ -94,7 +95,7 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 		for range clients {
 			<-established
 		}
-		fds := acceptBacklog(ln)
+		fds := acceptBacklog(ln, handshakeWait)
 		over()
 		dials.Wait()
 		for _, fd := range fds {
@@ -108,17 +109,72 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 	}
 }
 
+// A handshake that has begun when a listener ends is completed. The listener first drops the last segment
+// of the handshake, so that the client is connected before the server. The client's first byte then ends it.
+func TestEndingListenerAwaitsHandshakes(t *testing.T) {
+	ln := listenTCP(t, "127.0.0.1:0")
+	const flagsOffset, syn = 13, 0x02
+	onlySYNs := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flagsOffset},
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: syn, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+	raw := rawListenerConn(ln)
+	var attached error
+	if err := raw.Control(func(fd uintptr) {
+		attached = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(onlySYNs)), Filter: &onlySYNs[0]})
+	}); err != nil || attached != nil {
+		t.Fatal(err, attached)
+	}
+	before := filterLength(t, raw)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	accepted := make(chan []int, 1)
+	go func() { accepted <- acceptBacklog(ln, time.Minute) }()
+	for filterLength(t, raw) == before {
+		runtime.Gosched()
+	}
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection ended with %v", err)
+	}
+	_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RD) }) // so that no further handshake is awaited
+	fds := <-accepted
+	for _, fd := range fds {
+		_ = syscall.Close(fd)
+	}
+	if len(fds) != 1 {
+		t.Errorf("%d connections accepted, want the one whose handshake was in progress", len(fds))
+	}
+}
+
 // The race of TestEndingListenerResetsNoConnection lasts microseconds and does not occur in each run,
 // so this test checks the SYN filter itself.
 func TestEndingListenerDropsSYNs(t *testing.T) {
 	ln := listenTCP(t, "127.0.0.1:0")
-	if fds := acceptBacklog(ln); len(fds) != 0 {
+	if fds := acceptBacklog(ln, handshakeWait); len(fds) != 0 {
 		t.Fatalf("%d connections accepted, want none", len(fds))
 	}
-	_ = rawListenerConn(ln).Control(func(fd uintptr) {
-		var size uint32 // requests the number of instructions
-		if _, _, err := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, unix.SO_GET_FILTER, 0, uintptr(unsafe.Pointer(&size)), 0); err != 0 || size == 0 {
-			t.Errorf("a filter of %d instructions, %v", size, err)
-		}
-	})
+	if size := filterLength(t, rawListenerConn(ln)); size == 0 {
+		t.Error("the listener has no filter")
+	}
+}
+
+// filterLength returns the number of instructions of a socket's filter.
+func filterLength(t *testing.T, raw syscall.RawConn) (size uint32) {
+	t.Helper()
+	var failed syscall.Errno
+	if err := raw.Control(func(fd uintptr) {
+		_, _, failed = syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, unix.SO_GET_FILTER, 0, uintptr(unsafe.Pointer(&size)), 0)
+	}); err != nil || failed != 0 {
+		t.Fatal(err, failed)
+	}
+	return size
 }
