@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/rawio"
 	"shardway/proxy/buffer"
 	"shardway/proxy/cause"
 	"shardway/proxy/connlife"
@@ -199,7 +200,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.keys.TrustedProxies = c.settings.TrustedProxies
 	options := clientOptions(ingress, c.settings, &s.lingering)
 	options.Buffers = &s.buffers
-	options.Direct = direct(conn)
+	options.Direct = rawio.IsDirect(conn)
 	if isFromClient {
 		options.OnHeaderMemory = c.onHeaderMemory
 		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
@@ -278,7 +279,7 @@ func clientOptions(ingress string, settings *Settings, lingering *h1.Lingering) 
 		// to do so, and is therefore more generous.
 		options.Timeouts.RateGrace += bodyRateGrace / 2
 		options.Timeouts.FirstByte = 0 // the ingress decides how long its connection stays idle
-		options = peerOptions(options, settings)
+		options = peerOptions(options, &settings.upstreamLimits)
 	}
 	return options
 }

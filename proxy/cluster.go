@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"time"
 
 	"shardway/proxy/route"
@@ -12,6 +11,8 @@ import (
 // Cluster is the interface to the node that contains the proxy. All methods are safe for concurrent
 // use. Table, Admit and LeaseLeft are called for each request, so they neither lock nor allocate.
 type Cluster interface {
+	peerNetwork
+
 	// Table returns the current routing table by one atomic load. It is never nil.
 	Table() *route.Table
 	// Admit requests permission to run a request for shard s on the local app. It increments the
@@ -28,14 +29,4 @@ type Cluster interface {
 	LeaseLeft() time.Duration
 	// Await waits until this node has applied both epochs. It returns false if ctx ended first.
 	Await(ctx context.Context, committed, proposed uint64) bool
-	// Dial opens a stream for forwarded requests to a node, over a connection of its own.
-	Dial(ctx context.Context, node string) (net.Conn, error)
-	// OpenStream opens a multiplexed stream to the node, for small requests with small responses.
-	// It uses only a session on which data has arrived very recently. It never blocks, and returns
-	// nil if no stream is available.
-	OpenStream(node string) net.Conn
-	// OpenWebSocketStream opens a multiplexed stream to the node for a WebSocket that may be
-	// resumable. It uses a session on which data has arrived very recently, and may wait for that
-	// until ctx ends. It returns nil if no stream is available.
-	OpenWebSocketStream(ctx context.Context, node string) net.Conn
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/proxy/connpool"
 	"shardway/proxy/metrics"
 )
 
@@ -47,13 +46,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		values.AttachedWebSockets += counts.Attached
 		values.DetachedWebSockets += counts.Detached
 	}
-	s.upstreams.eachApp(func(pool *connpool.Pool) {
-		values.HasApp = true
-		values.UpstreamConns += pool.OpenConns()
-	})
-	if s.upstreams.processes != nil {
-		values.HasApp, values.UpstreamConns = true, s.upstreams.processes.OpenConns()
-	}
+	values.UpstreamConns, values.HasApp = s.upstreams.openConns()
 	values.Instances = s.upstreams.instanceValues()
 	s.metrics.Collect(ch, &values)
 }

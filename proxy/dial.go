@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,123 +16,140 @@ import (
 	"shardway/proxy/h1"
 )
 
-// dialer opens connections to the app and to other nodes, with the settings in force. Any goroutine
+// peerNetwork opens connections to other nodes. The methods are safe for concurrent use.
+type peerNetwork interface {
+	// Dial opens a stream for forwarded requests to a node, over a connection of its own.
+	Dial(ctx context.Context, node string) (net.Conn, error)
+	// OpenStream opens a multiplexed stream to the node, for small requests with small responses.
+	// It uses only a session on which data has arrived very recently. It never blocks, and returns
+	// nil if no stream is available.
+	OpenStream(node string) net.Conn
+	// OpenWebSocketStream opens a multiplexed stream to the node for a WebSocket that may be
+	// resumable. It uses a session on which data has arrived very recently, and may wait for that
+	// until ctx ends. It returns nil if no stream is available.
+	OpenWebSocketStream(ctx context.Context, node string) net.Conn
+}
+
+// upstreamLimits limits the connections to the app and to other nodes.
+type upstreamLimits struct {
+	connectTimeout time.Duration // of one dial
+	headerTimeout  time.Duration // from the first byte of a header section to its end
+	writeTimeout   time.Duration // until the destination accepts the next bytes
+	bodyTimeout    time.Duration // until the app sends the next bytes of a response; zero means no limit
+	maxHeaderBytes int           // of a header section of the app
+	maxHeaderLines int           // of a header section of the app
+}
+
+// dialer opens connections to the app and to other nodes, with the limits in force. Any goroutine
 // may use it.
 type dialer struct {
-	cluster       Cluster
-	dialUpstreams []dialUpstream // by app instance
-	settings      *atomic.Pointer[Settings]
-	buffers       *h1.Buffers
-	multiplexes   bool // small requests and WebSockets may use multiplexed streams
+	network  peerNetwork
+	dialApps []dialApp // by app instance; nil for an instance that is not configured
+	limits   func() *upstreamLimits
+	buffers  *h1.Buffers
+	// multiplexes means that small requests and WebSockets may use multiplexed streams.
+	multiplexes bool
 }
 
-// dialUpstream opens a connection to an app instance: Options.DialUpstream, or an element of
-// Options.FurtherUpstreams.
-type dialUpstream func(ctx context.Context) (net.Conn, error)
+// dialApp opens a connection to an app instance.
+type dialApp func(ctx context.Context) (net.Conn, error)
 
-// upstreamDialers returns the functions that open connections to the app instances. It returns none
-// for a gateway.
-func (o *Options) upstreamDialers() []dialUpstream {
-	if o.DialUpstream == nil && len(o.FurtherUpstreams) == 0 {
-		return nil
-	}
-	dialers := []dialUpstream{o.DialUpstream}
-	for _, dial := range o.FurtherUpstreams {
-		dialers = append(dialers, dial)
-	}
-	return dialers
-}
+// dialPool opens a connection for a pool.
+type dialPool func(ctx context.Context) (*connpool.Conn, error)
 
 // appDialers returns the functions that dial the app instances for a pool. nil stands for an instance
 // that is not configured.
-func (dialer *dialer) appDialers() []dialApp {
-	dialers := make([]dialApp, len(dialer.dialUpstreams))
-	for i, dial := range dialer.dialUpstreams {
+func (d *dialer) appDialers() []dialPool {
+	dialers := make([]dialPool, len(d.dialApps))
+	for i, dial := range d.dialApps {
 		if dial != nil {
-			dialers[i] = func(ctx context.Context) (*connpool.Conn, error) { return dialer.dialApp(ctx, dial) }
+			dialers[i] = func(ctx context.Context) (*connpool.Conn, error) { return d.dialApp(ctx, dial) }
 		}
 	}
 	return dialers
 }
 
 // dialApp connects to an app instance.
-func (dialer *dialer) dialApp(ctx context.Context, dial dialUpstream) (*connpool.Conn, error) {
-	settings := dialer.settings.Load()
-	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
+func (d *dialer) dialApp(ctx context.Context, dial dialApp) (*connpool.Conn, error) {
+	limits := d.limits()
+	ctx, cancel := context.WithTimeout(ctx, limits.connectTimeout)
 	defer cancel()
 	conn, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return dialer.newAppConn(conn, settings), nil
+	return d.newAppConn(conn, limits), nil
 }
 
 // newAppConn returns the upstream connection for a new connection to the app.
-func (dialer *dialer) newAppConn(conn net.Conn, settings *Settings) *connpool.Conn {
+func (d *dialer) newAppConn(conn net.Conn, limits *upstreamLimits) *connpool.Conn {
 	adopted := rawio.Adopt(conn)
-	return dialer.newUpstreamConn(adopted, settings, h1.Options{
-		Direct: direct(adopted), MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
-		Timeouts: h1.Timeouts{Body: max(settings.UpstreamIdleTimeout, 0)}, // a negative value means no limit
+	return d.newConn(adopted, limits, h1.Options{
+		Direct: rawio.IsDirect(adopted), MaxHeaderBytes: limits.maxHeaderBytes, MaxHeaderLines: limits.maxHeaderLines,
+		Timeouts: h1.Timeouts{Body: limits.bodyTimeout},
 	})
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
-func (dialer *dialer) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
-	settings := dialer.settings.Load()
-	ctx, cancel := context.WithTimeout(ctx, settings.ConnectTimeout)
+func (d *dialer) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
+	limits := d.limits()
+	ctx, cancel := context.WithTimeout(ctx, limits.connectTimeout)
 	defer cancel()
-	conn, err := dialer.cluster.Dial(ctx, node)
+	conn, err := d.network.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	return dialer.newPeerConn(conn, settings), nil
+	return d.newPeerConn(conn, limits), nil
 }
 
 // openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
 // possible without waiting.
-func (dialer *dialer) openStream(node string) *connpool.Conn {
-	if !dialer.multiplexes {
+func (d *dialer) openStream(node string) *connpool.Conn {
+	if !d.multiplexes {
 		return nil
 	}
-	conn := dialer.cluster.OpenStream(node)
+	conn := d.network.OpenStream(node)
 	if conn == nil {
 		return nil
 	}
-	return dialer.newPeerConn(conn, dialer.settings.Load())
+	return d.newPeerConn(conn, d.limits())
 }
 
+// webSocketStreamWait is how long a WebSocket waits for a multiplexed session before it uses a connection.
+const webSocketStreamWait = time.Second
+
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
-func (dialer *dialer) openWebSocketStream(ctx context.Context, node string) *connpool.Conn {
-	if !dialer.multiplexes {
+func (d *dialer) openWebSocketStream(ctx context.Context, node string) *connpool.Conn {
+	if !d.multiplexes {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, streamWait)
+	ctx, cancel := context.WithTimeout(ctx, webSocketStreamWait)
 	defer cancel()
-	conn := dialer.cluster.OpenWebSocketStream(ctx, node)
+	conn := d.network.OpenWebSocketStream(ctx, node)
 	if conn == nil {
 		return nil
 	}
-	upstream := dialer.newPeerConn(conn, dialer.settings.Load())
-	upstream.SingleUse = true
-	return upstream
+	peerConn := d.newPeerConn(conn, d.limits())
+	peerConn.SingleUse = true
+	return peerConn
 }
 
 // dialProbe opens a connection to an app instance that carries no request. The instance must be
 // configured.
-func (dialer *dialer) dialProbe(ctx context.Context, instance uint8) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialer.settings.Load().ConnectTimeout)
+func (d *dialer) dialProbe(ctx context.Context, instance uint8) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.limits().connectTimeout)
 	defer cancel()
-	return dialer.dialUpstreams[instance](ctx)
+	return d.dialApps[instance](ctx)
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.
-func (dialer *dialer) newPeerConn(conn net.Conn, settings *Settings) *connpool.Conn {
-	peerConn := dialer.newUpstreamConn(conn, settings, peerOptions(h1.Options{Direct: direct(conn)}, settings))
+func (d *dialer) newPeerConn(conn net.Conn, limits *upstreamLimits) *connpool.Conn {
+	peerConn := d.newConn(conn, limits, peerOptions(h1.Options{Direct: rawio.IsDirect(conn)}, limits))
 	peerConn.Mux, _ = conn.(connpool.MuxStream)
 	if peerConn.Mux != nil {
 		conn = peerConn.Mux.SessionConn()
 	}
-	peerConn.Unencrypted = direct(conn)
+	peerConn.Unencrypted = rawio.IsDirect(conn)
 	if bootReporter, ok := conn.(interface{ Boot() uint64 }); ok {
 		peerConn.Boot = bootReporter.Boot()
 	}
@@ -143,37 +159,30 @@ func (dialer *dialer) newPeerConn(conn net.Conn, settings *Settings) *connpool.C
 	return peerConn
 }
 
-// newUpstreamConn returns the connection of a pool for a connection that has just been dialed. options
+// newConn returns the connection of a pool for a connection that has just been dialed. options
 // contains the limits of its destination.
-func (dialer *dialer) newUpstreamConn(conn net.Conn, settings *Settings, options h1.Options) *connpool.Conn {
-	upstream := &connpool.Conn{}
-	// The sweep enforces the timeout for the first byte of the response.
-	options.Timeouts.Header, options.Timeouts.Write = settings.HeaderTimeout, settings.IdleTimeout
-	options.Buffers = dialer.buffers
-	options.ReadBuffer = upstreamRead
-	upstream.Conn = h1.NewConn(conn, options)
-	upstream.Checkable = upstream.HasSocket()
-	return upstream
+func (d *dialer) newConn(conn net.Conn, limits *upstreamLimits, options h1.Options) *connpool.Conn {
+	upstreamConn := &connpool.Conn{}
+	// The sweep of the proxy enforces the timeout for the first byte of the response.
+	options.Timeouts.Header, options.Timeouts.Write = limits.headerTimeout, limits.writeTimeout
+	options.Buffers = d.buffers
+	options.ReadBuffer = upstreamReadBuffer
+	upstreamConn.Conn = h1.NewConn(conn, options)
+	upstreamConn.Checkable = upstreamConn.HasSocket()
+	return upstreamConn
 }
 
-// upstreamRead is the size of a read buffer for connections to the app and to other nodes. With it,
+// upstreamReadBuffer is the size of a read buffer for connections to the app and to other nodes. With it,
 // reading a response of about 10 KB needs one system call.
-const upstreamRead = 32 << 10
-
-// direct reports whether the bytes of the connection are the bytes of its socket. That is not the
-// case with TLS.
-func direct(conn net.Conn) bool {
-	connType, ok := conn.(interface{ Direct() bool })
-	return ok && connType.Direct()
-}
+const upstreamReadBuffer = 32 << 10
 
 // peerOptions sets the header limits of connections between nodes. A header of a client or an app
 // must fit, together with the fields that nodes add. Nodes repeat the key, with up to three bytes
 // per byte because of its encoding, and the host twice. So a node never rejects a header that
 // another node has accepted.
-func peerOptions(options h1.Options, settings *Settings) h1.Options {
-	options.MaxHeaderBytes = 4*settings.MaxHeaderBytes + 4<<10
-	options.MaxHeaderLines = settings.MaxHeaders + 32
+func peerOptions(options h1.Options, limits *upstreamLimits) h1.Options {
+	options.MaxHeaderBytes = 4*limits.maxHeaderBytes + 4<<10
+	options.MaxHeaderLines = limits.maxHeaderLines + 32
 	options.MaxTargetBytes = options.MaxHeaderBytes
 	return options
 }

@@ -29,22 +29,6 @@ type Processes interface {
 // Options.Processes.
 func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.processes }
 
-// initProcesses creates the pools of connections to the processes of the app.
-func (upstreams *upstreams) initProcesses(processes Processes, dialer *dialer, poolOptions connpool.Options) {
-	upstreams.processes = procpool.New(procpool.Options{
-		Dial: func(ctx context.Context, target procpool.Target) (*connpool.Conn, error) {
-			conn, ended, err := processes.Dial(ctx, target)
-			if err != nil {
-				return nil, err
-			}
-			appConn := dialer.newAppConn(conn, dialer.settings.Load())
-			appConn.ProcessEnded = ended
-			return appConn, nil
-		},
-		Pool: poolOptions, Clock: poolOptions.Clock,
-	})
-}
-
 // localPool returns the pool of connections to the app instance of dest. With Options.Processes, it returns the
 // pool of the process that serves the request. The caller must then call Release of process when the attempt
 // has ended. A nil pool means that the request waits or fails with the decision.

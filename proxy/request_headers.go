@@ -127,7 +127,7 @@ func (rw requestWriter) appendOwner(dst []byte, attempt *attempt) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	if rw.server.upstreams.hasInstances() {
-		rw.server.upstreams.instanceRequests[attempt.route.Instance].Add(1)
+		rw.server.upstreams.countRequest(attempt.route.Instance)
 		dst = append(dst, lineInstance...)
 		dst = strconv.AppendUint(dst, uint64(attempt.route.Instance)+1, 10)
 		dst = append(dst, "\r\n"...)

@@ -17,7 +17,7 @@ import (
 // to maxHoldTime. Most apps write header and body separately. If an app dies between the two
 // writes, the request can then still be retried. maxHeldResponse is the size of the read buffer.
 const (
-	maxHeldResponse = upstreamRead
+	maxHeldResponse = upstreamReadBuffer
 	maxHoldTime     = 25 * time.Millisecond
 )
 

@@ -71,7 +71,6 @@ type Server struct {
 	// Connections to the app and to other nodes.
 
 	upstreams      upstreams
-	dialer         dialer
 	budget         retry.Budget
 	crashes        poison.Recorder
 	largeResponses sizehint.Predictor // paths whose next response will probably be large or slow
@@ -167,30 +166,43 @@ func (s *Server) keylessRoute() *route.Route {
 // responses. It also initializes the WebSockets, and the queue of event streams that wait for an
 // upstream connection. Each client connection may have a place in these queues.
 func (s *Server) initUpstreams() {
-	s.dialer = dialer{
-		cluster: s.options.Cluster, dialUpstreams: s.options.upstreamDialers(), settings: &s.settings, buffers: &s.buffers,
-		multiplexes: !s.options.Disable.Multiplexing,
-	}
 	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
 	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
 		Clock: &s.clock.Clock, ReturnedSoon: connset.ReturnSoon, Recover: s.panics.Copy, ParkDelay: s.parkDelays.Delay,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
-	}, func(instance uint8) (net.Conn, error) { return s.dialer.dialProbe(s.upstreams.dialCtx, instance) })
-	poolOptions := connpool.Options{
-		Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
-		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
-	}
-	var dialApps []dialApp
-	if s.options.Handler != nil {
-		dialApps = []dialApp{s.handlerDialer()}
-	} else {
-		dialApps = s.dialer.appDialers()
-	}
-	s.upstreams.init(&s.options, poolOptions, &s.dialer, dialApps)
+	}, s.upstreams.dialProbe)
+	s.upstreams.init(s.upstreamOptions())
 	for instance := range s.keyless {
 		s.keyless[instance] = route.Route{Kind: route.Local, Instance: uint8(instance)}
 	}
 	s.largeResponses.SetSeed(maphash.MakeSeed())
+}
+
+// upstreamOptions returns the options of the connections to the app and to other nodes.
+func (s *Server) upstreamOptions() upstreamOptions {
+	options := upstreamOptions{
+		network: s.options.Cluster, limits: func() *upstreamLimits { return &s.settings.Load().upstreamLimits }, buffers: &s.buffers,
+		disableMultiplexing: s.options.Disable.Multiplexing,
+		pool: connpool.Options{
+			Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
+			Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
+		},
+		maxConns: s.options.MaxUpstreamConns, maxShardConns: max(s.options.MaxShardConns, 0), // a negative value means no limit
+		maxLongLived: s.options.MaxStreams, maxIdlePeer: s.options.PeerConns,
+	}
+	if s.options.Handler != nil {
+		options.dialHandler = s.handlerDialer()
+	}
+	if s.options.Processes != nil {
+		options.dialProcess = s.options.Processes.Dial
+	}
+	if s.options.DialUpstream != nil || len(s.options.FurtherUpstreams) > 0 {
+		options.dialApps = append(options.dialApps, s.options.DialUpstream)
+		for _, dial := range s.options.FurtherUpstreams {
+			options.dialApps = append(options.dialApps, dial)
+		}
+	}
+	return options
 }
 
 // ServeClients accepts connections from ln until ctx ends or Shutdown is called, and then closes

@@ -111,8 +111,9 @@ type Settings struct {
 
 	// withDefaults sets the following fields.
 
-	routes       *routeTable   // nil means that Routes is empty
-	defaultRoute routeSettings // settings that apply without routes
+	routes         *routeTable   // nil means that Routes is empty
+	defaultRoute   routeSettings // settings that apply without routes
+	upstreamLimits upstreamLimits
 }
 
 // withDefaults returns a copy of settings in which zero values are replaced by the defaults.
@@ -132,6 +133,11 @@ func (settings Settings) withDefaults() *Settings {
 	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit, totalTimeout: settings.TotalTimeout}
 	settings.defaultRoute.setHeaders(&settings.Headers)
 	settings.routes = newRouteTable(settings.Routes, &settings.defaultRoute, &settings.Headers)
+	settings.upstreamLimits = upstreamLimits{
+		connectTimeout: settings.ConnectTimeout, headerTimeout: settings.HeaderTimeout, writeTimeout: settings.IdleTimeout,
+		bodyTimeout:    max(settings.UpstreamIdleTimeout, 0), // a negative value means no limit
+		maxHeaderBytes: settings.MaxHeaderBytes, maxHeaderLines: settings.MaxHeaders,
+	}
 	if settings.Keys == nil {
 		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
 	}

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"shardway/proxy/connpool"
+	"shardway/proxy/h1"
 	"shardway/proxy/metrics"
 	"shardway/proxy/procpool"
 	"shardway/proxy/route"
@@ -16,13 +18,14 @@ import (
 // upstreams contains the pools of connections to the app and to other nodes. Any goroutine may use
 // it.
 type upstreams struct {
-	apps []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
+	dialer dialer
+	apps   []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
 	// nextKeyless is the number of requests without a key so far. They use the instances in turn.
 	nextKeyless atomic.Uint32
 	// instanceRequests are the numbers of requests that were sent to each app instance. They are not counted
 	// for a node with one instance.
 	instanceRequests [shardmap.MaxInstances]atomic.Uint64
-	processes        *procpool.Pools // connections to the processes of the app; nil without Options.Processes
+	processes        *procpool.Pools // connections to the processes of the app; nil if one app serves all shards
 	peers            connpool.Peers
 	longLived        connpool.LongLivedLimit // limit of upgraded connections and long responses
 	dials            sync.WaitGroup          // counts dials in progress
@@ -31,44 +34,107 @@ type upstreams struct {
 	cancelDials context.CancelFunc
 }
 
-// dialApp opens a connection to an app instance.
-type dialApp func(context.Context) (*connpool.Conn, error)
+// upstreamOptions configures upstreams.
+type upstreamOptions struct {
+	// network connects to the other nodes.
+	network peerNetwork
+	// dialApps connect to the app instances. None means a gateway, unless dialHandler or dialProcess is set.
+	dialApps []dialApp
+	// dialHandler makes a connection to an app in this process, which replaces dialApps; nil means none.
+	dialHandler dialPool
+	// dialProcess connects to a process of the app, which replaces dialApps. ended is closed when this
+	// process has ended. nil means that one app serves all shards.
+	dialProcess func(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error)
+	// limits returns the limits in force. Any goroutine may call it.
+	limits  func() *upstreamLimits
+	buffers *h1.Buffers
+	// disableMultiplexing means that no multiplexed streams are used.
+	disableMultiplexing bool
+	// pool contains the clock, the pacer and the queues of all pools.
+	pool connpool.Options
 
-// init creates the pools. poolOptions contains the clock, the pacer and the queues of all pools. dialApps
-// dial the app instances; none means a gateway.
-func (upstreams *upstreams) init(options *Options, poolOptions connpool.Options, dialer *dialer, dialApps []dialApp) {
-	upstreams.longLived.Max = int64(options.MaxStreams)
-	upstreams.dialCtx, upstreams.cancelDials = context.WithCancel(context.Background())
-	poolOptions.Life, poolOptions.Dialers, poolOptions.LongLived = upstreams.dialCtx, &upstreams.dials, &upstreams.longLived
-	upstreams.peers.NewPool = func(node string) *connpool.Pool {
-		nodeOptions := poolOptions
-		nodeOptions.Node, nodeOptions.MaxIdle = node, options.PeerConns
-		nodeOptions.Dial = func(ctx context.Context) (*connpool.Conn, error) { return dialer.dialPeer(ctx, node) }
-		nodeOptions.OpenStream = func() *connpool.Conn { return dialer.openStream(node) }
-		nodeOptions.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return dialer.openWebSocketStream(ctx, node) }
-		return connpool.New(nodeOptions)
+	maxConns      int // connections to each app instance
+	maxShardConns int // connections to the app that requests of one shard use; zero means no limit
+	maxLongLived  int // upgraded connections and long responses
+	maxIdlePeer   int // idle connections to each other node
+}
+
+// init creates the pools.
+func (upstreams *upstreams) init(options upstreamOptions) {
+	upstreams.dialer = dialer{
+		network: options.network, dialApps: options.dialApps, limits: options.limits, buffers: options.buffers, multiplexes: !options.disableMultiplexing,
 	}
-	appOptions := poolOptions
-	appOptions.MaxConns = options.MaxUpstreamConns
-	appOptions.MaxShardConns = max(options.MaxShardConns, 0) // a negative value means no limit
-	appOptions.CheckBeforeReuse = true
-	if options.Processes != nil {
-		upstreams.initProcesses(options.Processes, dialer, appOptions)
+	upstreams.longLived.Max = int64(options.maxLongLived)
+	upstreams.dialCtx, upstreams.cancelDials = context.WithCancel(context.Background())
+	pool := options.pool
+	pool.Life, pool.Dialers, pool.LongLived = upstreams.dialCtx, &upstreams.dials, &upstreams.longLived
+	upstreams.peers.NewPool = func(node string) *connpool.Pool {
+		peerPool := pool
+		peerPool.Node, peerPool.MaxIdle = node, options.maxIdlePeer
+		peerPool.Dial = func(ctx context.Context) (*connpool.Conn, error) { return upstreams.dialer.dialPeer(ctx, node) }
+		peerPool.OpenStream = func() *connpool.Conn { return upstreams.dialer.openStream(node) }
+		peerPool.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return upstreams.dialer.openWebSocketStream(ctx, node) }
+		return connpool.New(peerPool)
+	}
+	appPool := pool
+	appPool.MaxConns, appPool.MaxShardConns, appPool.CheckBeforeReuse = options.maxConns, options.maxShardConns, true
+	if options.dialProcess != nil {
+		upstreams.initProcesses(options.dialProcess, appPool)
 		return
 	}
-	for instance, dial := range dialApps {
+	dialers := upstreams.dialer.appDialers()
+	if options.dialHandler != nil {
+		dialers = []dialPool{options.dialHandler}
+	}
+	for instance, dial := range dialers {
 		if dial == nil {
 			upstreams.apps = append(upstreams.apps, nil)
 			continue
 		}
-		appOptions.Dial, appOptions.Instance = dial, uint8(instance)
-		upstreams.apps = append(upstreams.apps, connpool.New(appOptions))
+		appPool.Dial, appPool.Instance = dial, uint8(instance)
+		upstreams.apps = append(upstreams.apps, connpool.New(appPool))
 	}
+}
+
+// initProcesses creates the pools of connections to the processes of the app.
+func (upstreams *upstreams) initProcesses(dial func(context.Context, procpool.Target) (net.Conn, <-chan struct{}, error), pool connpool.Options) {
+	upstreams.processes = procpool.New(procpool.Options{
+		Dial: func(ctx context.Context, target procpool.Target) (*connpool.Conn, error) {
+			conn, ended, err := dial(ctx, target)
+			if err != nil {
+				return nil, err
+			}
+			appConn := upstreams.dialer.newAppConn(conn, upstreams.dialer.limits())
+			appConn.ProcessEnded = ended
+			return appConn, nil
+		},
+		Pool: pool, Clock: pool.Clock,
+	})
+}
+
+// dialProbe opens a connection to an app instance that carries no request. The instance must be configured.
+func (upstreams *upstreams) dialProbe(instance uint8) (net.Conn, error) {
+	return upstreams.dialer.dialProbe(upstreams.dialCtx, instance)
 }
 
 // isGateway reports whether this node has no app.
 func (upstreams *upstreams) isGateway() bool {
 	return len(upstreams.apps) == 0 && upstreams.processes == nil
+}
+
+// countRequest counts a request that is sent to an app instance of this node, which has several.
+func (upstreams *upstreams) countRequest(instance uint8) { upstreams.instanceRequests[instance].Add(1) }
+
+// openConns returns the number of open connections to the app, and whether this node has an app.
+func (upstreams *upstreams) openConns() (conns int, hasApp bool) {
+	if upstreams.processes != nil {
+		return upstreams.processes.OpenConns(), true
+	}
+	upstreams.eachApp(func(pool *connpool.Pool) {
+		hasApp = true
+		conns += pool.OpenConns()
+	})
+	return conns, hasApp
 }
 
 // hasInstances reports whether this node has several app instances.

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"time"
-
 	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 )
@@ -16,9 +14,6 @@ import (
 // is limited, and because its data would delay other WebSockets. The amount of data of its last
 // relay decides. WebSockets of a path that are not resumable also use connections: they never move,
 // so they would not benefit from streams.
-
-// streamWait is how long a WebSocket waits for a multiplexed session before it uses a connection.
-const streamWait = time.Second
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.

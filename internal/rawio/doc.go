@@ -6,6 +6,7 @@
 //   - Accept accepts a connection as a Conn, and Adopt turns a connection of package net
 //     into one. The runtime's poller registers a Conn only when a goroutine must wait for
 //     it.
+//   - IsDirect reports whether a connection writes its bytes unchanged to its socket.
 //   - Poller is an epoll set for connections for which no goroutine waits (Linux only).
 //
 // All types are safe for concurrent use, with the exceptions that their comments state.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"shardway/internal/rawio"
 )
 
 // recordInterceptor is a connection below TLS that can redirect what TLS writes, so that
@@ -51,9 +53,7 @@ func newTransport(conn net.Conn) *transport {
 	if sc, ok := socket.(syscall.Conn); ok {
 		tr.socket, _ = sc.SyscallConn() // nil on error
 	}
-	direct, ok := conn.(interface{ Direct() bool })
-	isDirect := ok && direct.Direct()
-	tr.plaintext = isDirect || conn == socket
+	tr.plaintext = rawio.IsDirect(conn) || conn == socket
 	if tr.plaintext {
 		return tr
 	}
