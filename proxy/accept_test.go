@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/upstream"
 )
 
 // starved is a listener whose first calls of Accept fail for lack of file descriptors.
@@ -51,7 +52,7 @@ func TestAcceptResumesAfterDescriptorsRanOut(t *testing.T) {
 	said := new(lines)
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := proxy.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.DialURL("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestAcceptClosesIdleConnsWithoutDescriptors(t *testing.T) {
 	clients, peers := listen(t), listen(t)
 	hungry := &starved{Listener: clients}
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := proxy.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.DialURL("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"shardway/proxy/backoff"
 	"shardway/proxy/connpool"
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 )
 
 // h1.Conn.SendChecked checks immediately before the first byte is sent whether the connection is alive, so
@@ -187,7 +188,7 @@ func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision 
 		return result
 	}
 	if pool.IsForNode() {
-		result.code, result.detail = problem.PeerUnreachable, unreachableReason(err, &wait.server.options.Log)
+		result.code, result.detail = problem.PeerUnreachable, upstream.UnreachableReason(err, &wait.server.options.Log)
 		return result
 	}
 	result.code, result.refusal, result.detail = wait.describeAppError(err)
@@ -207,7 +208,7 @@ func (wait *requestWait) describeAppError(err error) (code problem.Code, refusal
 	case errors.Is(err, connpool.ErrStopping): // the request must wait for the next owner of the shard
 		return problem.QueueTimeout, route.RefusedHeld, "this node is stopping"
 	case isTimeout(err):
-		return problem.UpstreamConnectTimeout, route.RefusedNoApp, unreachableReason(err, &wait.server.options.Log)
+		return problem.UpstreamConnectTimeout, route.RefusedNoApp, upstream.UnreachableReason(err, &wait.server.options.Log)
 	}
-	return problem.UpstreamRefused, route.RefusedNoApp, unreachableReason(err, &wait.server.options.Log)
+	return problem.UpstreamRefused, route.RefusedNoApp, upstream.UnreachableReason(err, &wait.server.options.Log)
 }

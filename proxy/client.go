@@ -22,6 +22,7 @@ import (
 	"shardway/proxy/reqbody"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/upstream"
 	"shardway/proxy/wsrelay"
 )
 
@@ -279,7 +280,7 @@ func clientOptions(ingress string, settings *Settings, lingering *h1.Lingering) 
 		// to do so, and is therefore more generous.
 		options.Timeouts.RateGrace += bodyRateGrace / 2
 		options.Timeouts.FirstByte = 0 // the ingress decides how long its connection stays idle
-		options = peerOptions(options, &settings.upstreamLimits)
+		options = upstream.PeerOptions(options, &settings.upstreamLimits)
 	}
 	return options
 }

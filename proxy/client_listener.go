@@ -67,7 +67,7 @@ func (ln *clientListener) onConnEnd() {
 // before.
 func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	c.listener = ln
-	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.isGateway() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.EventLoop {
+	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.IsGateway() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.EventLoop {
 		c.loopClient.Open(&c.server.loops)
 	}
 	c.idle.canPark.Store(c.conn.ReadsSocketDirectly() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection

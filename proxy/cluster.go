@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 	"shardway/shardmap"
 )
 
 // Cluster is the interface to the node that contains the proxy. All methods are safe for concurrent
 // use. Table, Admit and LeaseLeft are called for each request, so they neither lock nor allocate.
 type Cluster interface {
-	peerNetwork
+	upstream.Network
 
 	// Table returns the current routing table by one atomic load. It is never nil.
 	Table() *route.Table

@@ -46,7 +46,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		values.AttachedWebSockets += counts.Attached
 		values.DetachedWebSockets += counts.Detached
 	}
-	values.UpstreamConns, values.HasApp = s.upstreams.openConns()
-	values.Instances = s.upstreams.instanceValues()
+	values.UpstreamConns, values.HasApp = s.upstreams.OpenConns()
+	values.Instances = s.upstreams.InstanceValues()
 	s.metrics.Collect(ch, &values)
 }

@@ -41,8 +41,7 @@
 // Each part owns its state. No part calls the Server, except through functions that it received when it
 // was initialized.
 //
-//	upstreams           the connection pools of the app and of the other nodes
-//	dialer              opens the connections of these pools
+//	upstream.Pools      the connections to the app and to the other nodes
 //	webSockets          the resumable WebSockets: their queue, relays and pacing
 //	sweeper             checks the open connections at regular intervals (sweep*.go)
 //	connset.ParkDelays  how long a connection must be idle before it is parked

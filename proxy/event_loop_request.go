@@ -81,7 +81,7 @@ func (c *client) startAttempt() bool {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	pool := c.server.upstreams.app(dest.Instance)
+	pool := c.server.upstreams.App(dest.Instance)
 	if pool == nil {
 		return false
 	}

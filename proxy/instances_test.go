@@ -16,6 +16,7 @@ import (
 	"shardway/proxy"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/upstream"
 	"shardway/shardmap"
 )
 
@@ -40,7 +41,7 @@ func newInstanceApps(t *testing.T) *instanceApps {
 			_, _ = fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
 		}))
 		t.Cleanup(server.Close)
-		dial, err := proxy.DialURL(server.URL)
+		dial, err := upstream.DialURL(server.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ func mutantsOfInstances() []mutant {
 		},
 		{
 			rule: "a request goes to the instance of its shard", found: "TestRequestsGoToTheInstanceOfTheirShard",
-			edits: in("proxy.router.localPool", "pool = router.server.upstreams.app(dest.Instance)\n", "pool = router.server.upstreams.app(dest.Instance)\n		if PLANTED {\n			pool = router.server.upstreams.app(0)\n		}\n"),
+			edits: in("proxy.router.localPool", "pool = router.server.upstreams.App(dest.Instance)\n", "pool = router.server.upstreams.App(dest.Instance)\n		if PLANTED {\n			pool = router.server.upstreams.App(0)\n		}\n"),
 		},
 		{
 			rule: "a request that waits for a connection leaves when its shard moves to a sibling", found: "TestQueuedRequestsMoveToTheSiblingOfTheirShard",
@@ -17,11 +17,11 @@ func mutantsOfInstances() []mutant {
 		},
 		{
 			rule: "an instance that is not configured gets no request", found: "TestShardOfAnAbsentInstanceWaits",
-			edits: in("proxy.upstreams.app", "	return upstreams.apps[instance]\n", "	if PLANTED && upstreams.apps[instance] == nil {\n		return upstreams.apps[0]\n	}\n	return upstreams.apps[instance]\n"),
+			edits: in("proxy/upstream.Pools.App", "	return p.apps[instance]\n", "	if PLANTED && p.apps[instance] == nil {\n		return p.apps[0]\n	}\n	return p.apps[instance]\n"),
 		},
 		{
 			rule: "a request without a key goes to a healthy instance", found: "TestRequestsWithoutKeyUseHealthyInstances",
-			edits: in("proxy.upstreams.keylessInstance", "(isHealthy == nil || isHealthy(instance))", "(PLANTED || isHealthy == nil || isHealthy(instance))"),
+			edits: in("proxy/upstream.Pools.KeylessInstance", "(isHealthy == nil || isHealthy(instance))", "(PLANTED || isHealthy == nil || isHealthy(instance))"),
 		},
 	}
 }

@@ -86,7 +86,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.resumeDeadline.check", "	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {", "	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.check", "	if pool := deadline.sockets.upstreams.PoolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {", "	if pool := deadline.sockets.upstreams.PoolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
@@ -98,7 +98,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
-			edits: in("proxy.upstreams.poolFor", "		return upstreams.peers.Pool(dest.Node)\n", "		if PLANTED {\n			return upstreams.peers.Pool(\"b\")\n		}\n		return upstreams.peers.Pool(dest.Node)\n"),
+			edits: in("proxy/upstream.Pools.PoolFor", "		return p.Peers.Pool(dest.Node)\n", "		if PLANTED {\n			return p.Peers.Pool(\"b\")\n		}\n		return p.Peers.Pool(dest.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",

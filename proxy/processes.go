@@ -27,7 +27,7 @@ type Processes interface {
 
 // ProcessPools returns the pools of connections to the processes of the app. It returns nil without
 // Options.Processes.
-func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.processes }
+func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.Processes }
 
 // localPool returns the pool of connections to the app instance of dest. With Options.Processes, it returns the
 // pool of the process that serves the request. The caller must then call Release of process when the attempt
@@ -35,7 +35,7 @@ func (s *Server) ProcessPools() *procpool.Pools { return s.upstreams.processes }
 func (router *router) localPool(dest *route.Route) (pool *connpool.Pool, process *procpool.Entry, result decision) {
 	processes := router.server.options.Processes
 	if processes == nil {
-		pool = router.server.upstreams.app(dest.Instance)
+		pool = router.server.upstreams.App(dest.Instance)
 		if pool == nil { // the configuration has lost an instance, and the next map moves its shards
 			return nil, nil, decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedNoApp, backoff: true}
 		}
@@ -51,7 +51,7 @@ func (router *router) localPool(dest *route.Route) (pool *connpool.Pool, process
 	if err := processes.CheckKey(key); err != nil {
 		return nil, nil, fail(problem.BadRequest, err.Error())
 	}
-	process = router.server.upstreams.processes.Acquire(processes.TargetOf(router.exchange.shard, key))
+	process = router.server.upstreams.Processes.Acquire(processes.TargetOf(router.exchange.shard, key))
 	return process.Pool, process, decision{}
 }
 

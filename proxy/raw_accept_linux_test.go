@@ -9,6 +9,7 @@ import (
 
 	"shardway/internal/rawio"
 	"shardway/proxy"
+	"shardway/proxy/upstream"
 )
 
 // adopting is a listener that counts the connections it accepts and those that are handed to it.
@@ -42,7 +43,7 @@ func TestRawAcceptTakesBacklog(t *testing.T) {
 	front := &adopting{TCPListener: ln}
 	peers := listen(t)
 	n := &node{t: t, id: "a", addr: ln.Addr().String(), peer: peers.Addr().String()}
-	dial, err := proxy.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.DialURL("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 // findKey first buffers the body. err is the error of reading it.
 func (router *router) findKey(keys *shardkey.Keys) (found shardkey.Found, invalid *problem.Problem, err error) {
 	router.keys.Keys = keys
-	isGateway := router.server.upstreams.isGateway()
+	isGateway := router.server.upstreams.IsGateway()
 	if found, invalid = router.keys.Find(isGateway); !found.NeedsBody {
 		return found, invalid, nil
 	}

@@ -126,8 +126,8 @@ func (rw requestWriter) appendOwner(dst []byte, attempt *attempt) []byte {
 		dst = strconv.AppendUint(dst, attempt.epoch, 10)
 		dst = append(dst, "\r\n"...)
 	}
-	if rw.server.upstreams.hasInstances() {
-		rw.server.upstreams.countRequest(attempt.route.Instance)
+	if rw.server.upstreams.HasInstances() {
+		rw.server.upstreams.CountRequest(attempt.route.Instance)
 		dst = append(dst, lineInstance...)
 		dst = strconv.AppendUint(dst, uint64(attempt.route.Instance)+1, 10)
 		dst = append(dst, "\r\n"...)

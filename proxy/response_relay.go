@@ -11,13 +11,14 @@ import (
 	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 )
 
 // A response of known length up to maxHeldResponse bytes is buffered until it is complete, for up
 // to maxHoldTime. Most apps write header and body separately. If an app dies between the two
 // writes, the request can then still be retried. maxHeldResponse is the size of the read buffer.
 const (
-	maxHeldResponse = upstreamReadBuffer
+	maxHeldResponse = upstream.ReadBuffer
 	maxHoldTime     = 25 * time.Millisecond
 )
 

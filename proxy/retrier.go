@@ -15,6 +15,7 @@ import (
 	"shardway/proxy/inflight"
 	"shardway/proxy/metrics"
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 )
 
 // retrier decides how a request continues after an attempt that did not produce a response: with
@@ -59,7 +60,7 @@ func (retry *retrier) decideAfterSendFailure(attempt *attempt, err error) decisi
 func (retry *retrier) waitForNewConn(destination route.Kind, err error) decision {
 	result := decision{
 		action: actionWait, reason: route.ReasonUnreachable, backoff: true,
-		code: problem.PeerUnreachable, detail: unreachableReason(err, &retry.server.options.Log),
+		code: problem.PeerUnreachable, detail: upstream.UnreachableReason(err, &retry.server.options.Log),
 	}
 	if destination == route.Local {
 		result.code, result.refusal = problem.UpstreamRefused, route.RefusedNoApp

@@ -145,7 +145,7 @@ func (router *router) attemptByTable(table *route.Table) decision {
 // attemptKeyless makes one attempt for a request without a key. The app of any node may serve it,
 // so a node with an app uses its own one. A gateway uses the owner of a random shard.
 func (router *router) attemptKeyless(table *route.Table) decision {
-	isGateway := router.server.upstreams.isGateway()
+	isGateway := router.server.upstreams.IsGateway()
 	if !isGateway {
 		return router.attemptLocal(table, router.server.keylessRoute())
 	}
@@ -170,10 +170,10 @@ func (router *router) rejectQuarantined() decision {
 
 // attemptLocal makes one attempt on the app of this node.
 func (router *router) attemptLocal(table *route.Table, dest *route.Route) decision {
-	if router.server.upstreams.isGateway() {
+	if router.server.upstreams.IsGateway() {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if router.req.RequestsUpgrade() && router.server.upstreams.longLived.IsFull() {
+	if router.req.RequestsUpgrade() && router.server.upstreams.LongLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
 	route, unambiguous := router.findRoute()
@@ -235,7 +235,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 	}
 	// Between the look-up of the route and the admission, the shard may have moved to another instance.
 	// The connection belongs to the previous one.
-	if router.server.upstreams.hasInstances() && !router.exchange.Keyless && epoch != dest.Epoch {
+	if router.server.upstreams.HasInstances() && !router.exchange.Keyless && epoch != dest.Epoch {
 		release()
 		router.slot.ReturnToPool(conn)
 		return decision{action: actionRetry}
@@ -275,7 +275,7 @@ func (router *router) attemptRemote(table *route.Table, dest *route.Route) decis
 	if !router.exchange.mayRunInEpoch(dest.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	pool, useStream := router.server.upstreams.peers.Pool(dest.Node), false
+	pool, useStream := router.server.upstreams.Peers.Pool(dest.Node), false
 	if router.fitsStream() {
 		useStream = pool.SmallRequests.Add(1) > router.server.streamThreshold
 		defer pool.SmallRequests.Add(-1)

@@ -18,6 +18,7 @@ import (
 
 	"shardway/proxy"
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 )
 
 // nodeUnderTLS is newNode with TLS for clients. Clients must connect with dialTLS.
@@ -34,7 +35,7 @@ func nodeUnderTLS(t *testing.T, app string, change ...func(*proxy.Options)) *nod
 	}
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := proxy.DialURL("http://" + app)
+	dial, err := upstream.DialURL("http://" + app)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/sizehint"
+	"shardway/proxy/upstream"
 	"shardway/proxy/wrapkey"
 	"shardway/proxy/wsfirst"
 	"shardway/proxy/wsrelay"
@@ -70,7 +71,7 @@ type Server struct {
 
 	// Connections to the app and to other nodes.
 
-	upstreams      upstreams
+	upstreams      upstream.Pools
 	budget         retry.Budget
 	crashes        poison.Recorder
 	largeResponses sizehint.Predictor // paths whose next response will probably be large or slow
@@ -159,7 +160,7 @@ func (s *Server) initBuffers() {
 
 // keylessRoute returns the route of a request without a key: an app instance of this node.
 func (s *Server) keylessRoute() *route.Route {
-	return &s.keyless[s.upstreams.keylessInstance(s.options.InstanceHealthy)]
+	return &s.keyless[s.upstreams.KeylessInstance(s.options.InstanceHealthy)]
 }
 
 // initUpstreams initializes the connections to the app and to other nodes, and the predictions about
@@ -170,8 +171,8 @@ func (s *Server) initUpstreams() {
 	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
 		Clock: &s.clock.Clock, ReturnedSoon: connset.ReturnSoon, Recover: s.panics.Copy, ParkDelay: s.parkDelays.Delay,
 		IdleTimeout: func() time.Duration { return s.settings.Load().IdleTimeout },
-	}, s.upstreams.dialProbe)
-	s.upstreams.init(s.upstreamOptions())
+	}, s.upstreams.DialProbe)
+	s.upstreams.Init(s.upstreamOptions())
 	for instance := range s.keyless {
 		s.keyless[instance] = route.Route{Kind: route.Local, Instance: uint8(instance)}
 	}
@@ -179,27 +180,27 @@ func (s *Server) initUpstreams() {
 }
 
 // upstreamOptions returns the options of the connections to the app and to other nodes.
-func (s *Server) upstreamOptions() upstreamOptions {
-	options := upstreamOptions{
-		network: s.options.Cluster, limits: func() *upstreamLimits { return &s.settings.Load().upstreamLimits }, buffers: &s.buffers,
-		disableMultiplexing: s.options.Disable.Multiplexing,
-		pool: connpool.Options{
+func (s *Server) upstreamOptions() upstream.Options {
+	options := upstream.Options{
+		Network: s.options.Cluster, Limits: func() *upstream.Limits { return &s.settings.Load().upstreamLimits }, Buffers: &s.buffers,
+		DisableMultiplexing: s.options.Disable.Multiplexing,
+		Pool: connpool.Options{
 			Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
 			Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
 		},
-		maxConns: s.options.MaxUpstreamConns, maxShardConns: max(s.options.MaxShardConns, 0), // a negative value means no limit
-		maxLongLived: s.options.MaxStreams, maxIdlePeer: s.options.PeerConns,
+		MaxConns: s.options.MaxUpstreamConns, MaxShardConns: max(s.options.MaxShardConns, 0), // a negative value means no limit
+		MaxLongLived: s.options.MaxStreams, MaxIdlePeer: s.options.PeerConns,
 	}
 	if s.options.Handler != nil {
-		options.dialHandler = s.handlerDialer()
+		options.DialHandler = s.handlerDialer()
 	}
 	if s.options.Processes != nil {
-		options.dialProcess = s.options.Processes.Dial
+		options.DialProcess = s.options.Processes.Dial
 	}
 	if s.options.DialUpstream != nil || len(s.options.FurtherUpstreams) > 0 {
-		options.dialApps = append(options.dialApps, s.options.DialUpstream)
+		options.DialApps = append(options.DialApps, s.options.DialUpstream)
 		for _, dial := range s.options.FurtherUpstreams {
-			options.dialApps = append(options.dialApps, dial)
+			options.DialApps = append(options.DialApps, dial)
 		}
 	}
 	return options
@@ -273,21 +274,21 @@ func (s *Server) Wake(generation uint64) {
 		s.conns.SweepSoon()
 	}
 	table := s.options.Cluster.Table()
-	s.upstreams.recheckWaiters(table)
+	s.upstreams.RecheckWaiters(table)
 	s.recheckKeys(table)
 }
 
 // UpstreamConnected reports whether a connection to an app instance is open at both ends, idle or in
 // use. After the app process has ended, there is none.
 func (s *Server) UpstreamConnected(instance int) bool {
-	pool := s.upstreams.app(uint8(instance))
+	pool := s.upstreams.App(uint8(instance))
 	return pool != nil && pool.HasOpenConn()
 }
 
 // RenewUpstream closes the idle connections to an app instance. Connections in use are closed after
 // their request.
 func (s *Server) RenewUpstream(instance int) {
-	if pool := s.upstreams.app(uint8(instance)); pool != nil {
+	if pool := s.upstreams.App(uint8(instance)); pool != nil {
 		pool.Renew()
 	}
 }
@@ -295,16 +296,16 @@ func (s *Server) RenewUpstream(instance int) {
 // RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
 // new connections. The node calls it when its certificate or its set of trusted authorities has
 // changed.
-func (s *Server) RenewPeers() { s.upstreams.peers.Renew() }
+func (s *Server) RenewPeers() { s.upstreams.Peers.Renew() }
 
 // RenewPeersWhere closes the idle connections to the nodes for which match returns true.
 // Connections in use are closed after their request.
-func (s *Server) RenewPeersWhere(match func(node string) bool) { s.upstreams.peers.RenewWhere(match) }
+func (s *Server) RenewPeersWhere(match func(node string) bool) { s.upstreams.Peers.RenewWhere(match) }
 
 // SetPeerProcess sets the boot and the nonce of the present process of a node, whose previous
 // processes have ended. Later requests do not use connections to those processes.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
-	s.upstreams.peers.SetPeerProcess(node, boot, nonce)
+	s.upstreams.Peers.SetPeerProcess(node, boot, nonce)
 }
 
 // SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
@@ -324,7 +325,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.lifecycle.SetServesPeers(false)
 	s.lifecycle.StopAccepting(ctx)
 	defer s.webSockets.idleSockets.Close()
-	defer s.upstreams.close()
+	defer s.upstreams.Close()
 	err := s.lifecycle.AwaitDrained(ctx, s.conns.AllClosed)
 	if err != nil {
 		s.abortConns()
@@ -382,7 +383,7 @@ func (s *Server) maintain(sinceLast time.Duration) {
 		s.options.OnHandover(handover)
 	}
 	s.load.Update(time.Now())
-	s.upstreams.closeIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
+	s.upstreams.CloseIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
 }
 
 // AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be called

@@ -11,6 +11,7 @@ import (
 	"shardway/proxy/forwarded"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/upstream"
 )
 
 // Settings is the part of Options that may change while the Server runs. Apply replaces the whole
@@ -113,7 +114,7 @@ type Settings struct {
 
 	routes         *routeTable   // nil means that Routes is empty
 	defaultRoute   routeSettings // settings that apply without routes
-	upstreamLimits upstreamLimits
+	upstreamLimits upstream.Limits
 }
 
 // withDefaults returns a copy of settings in which zero values are replaced by the defaults.
@@ -133,10 +134,10 @@ func (settings Settings) withDefaults() *Settings {
 	settings.defaultRoute = routeSettings{keyLimit: settings.KeyLimit, totalTimeout: settings.TotalTimeout}
 	settings.defaultRoute.setHeaders(&settings.Headers)
 	settings.routes = newRouteTable(settings.Routes, &settings.defaultRoute, &settings.Headers)
-	settings.upstreamLimits = upstreamLimits{
-		connectTimeout: settings.ConnectTimeout, headerTimeout: settings.HeaderTimeout, writeTimeout: settings.IdleTimeout,
-		bodyTimeout:    max(settings.UpstreamIdleTimeout, 0), // a negative value means no limit
-		maxHeaderBytes: settings.MaxHeaderBytes, maxHeaderLines: settings.MaxHeaders,
+	settings.upstreamLimits = upstream.Limits{
+		ConnectTimeout: settings.ConnectTimeout, HeaderTimeout: settings.HeaderTimeout, WriteTimeout: settings.IdleTimeout,
+		BodyTimeout:    max(settings.UpstreamIdleTimeout, 0), // a negative value means no limit
+		MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
 	}
 	if settings.Keys == nil {
 		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
@@ -148,8 +149,8 @@ func (settings Settings) withDefaults() *Settings {
 // connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
 	s.settings.Store(next.withDefaults())
-	s.upstreams.renewApps()
-	s.upstreams.peers.Renew()
+	s.upstreams.RenewApps()
+	s.upstreams.Peers.Renew()
 }
 
 // useSettings applies settings to the connection, from its next read on. It must not be called during a

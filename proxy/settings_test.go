@@ -20,6 +20,7 @@ import (
 	"shardway/proxy/accesslog"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/upstream"
 )
 
 func TestApplyCountsForTheNextRequestOfAConnection(t *testing.T) {
@@ -214,7 +215,7 @@ func tlsFront(t *testing.T, app string, change ...func(*proxy.Options)) (*node, 
 	defer maker.Close()
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := proxy.DialURL("http://" + app)
+	dial, err := upstream.DialURL("http://" + app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestAppOnAUnixSocket(t *testing.T) {
 	s := &http.Server{Handler: http.HandlerFunc(echo)}
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(func() { _ = s.Close() })
-	dial, err := proxy.DialURL("unix:" + path)
+	dial, err := upstream.DialURL("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}

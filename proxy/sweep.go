@@ -75,7 +75,7 @@ func newSweeper(s *Server) *sweeper {
 		metrics:         s.metrics,
 		conns:           &s.conns,
 		appSilence:      &s.appSilence,
-		longLived:       &s.upstreams.longLived,
+		longLived:       &s.upstreams.LongLived,
 		largeResponses:  &s.largeResponses,
 		handovers:       &s.webSockets.handovers,
 		drainTimeout:    s.options.DrainTimeout,

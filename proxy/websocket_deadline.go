@@ -38,7 +38,7 @@ func (sockets *webSockets) limitResume(shard shardmap.Shard, onExpired context.C
 func (deadline *resumeDeadline) check() {
 	now := deadline.sockets.clock.Now()
 	var end time.Duration
-	if pool := deadline.sockets.upstreams.poolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {
+	if pool := deadline.sockets.upstreams.PoolFor(deadline.shard, deadline.sockets.cluster.Table()); pool != nil {
 		end = min(pool.LastResumeTime()+deadline.sockets.resumeTimeout, deadline.latestEnd)
 	}
 	if end <= now {

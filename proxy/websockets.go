@@ -12,6 +12,7 @@ import (
 	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/proxy/sizehint"
+	"shardway/proxy/upstream"
 	"shardway/proxy/wsession"
 	"shardway/proxy/wsrelay"
 	"shardway/queue"
@@ -24,7 +25,7 @@ type webSockets struct {
 
 	clock         *coarsetime.Clock
 	cluster       Cluster
-	upstreams     *upstreams
+	upstreams     *upstream.Pools
 	tunnels       *atomic.Int64 // metrics.Metrics.Tunnels
 	resumeTimeout time.Duration // Options.ResumeTimeout
 
@@ -52,7 +53,7 @@ type webSockets struct {
 
 // init initializes the state. relays is what all relays have in common, except for the fields that
 // webSockets itself provides. dialProbe opens a connection to an app instance that carries no request.
-func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func(instance uint8) (net.Conn, error)) {
+func (sockets *webSockets) init(options *Options, upstreams *upstream.Pools, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func(instance uint8) (net.Conn, error)) {
 	sockets.clock, sockets.cluster, sockets.upstreams, sockets.tunnels = relays.Clock, options.Cluster, upstreams, tunnels
 	sockets.resumeTimeout = options.ResumeTimeout
 	sockets.queue = queue.New(queue.Options{
@@ -61,7 +62,7 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 	})
 	sockets.pacer = wsession.ReconnectPacer{
 		TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay,
-		OnLimitGrown: func() { upstreams.peers.Each((*connpool.Pool).DialForUpgrades) },
+		OnLimitGrown: func() { upstreams.Peers.Each((*connpool.Pool).DialForUpgrades) },
 	}
 	sockets.handovers.MeasureDelay = wsession.TimerDelay
 	relays.DrainTimeout, relays.ParkingDisabled = options.DrainTimeout, options.Disable.Parking
@@ -77,7 +78,7 @@ func (sockets *webSockets) init(options *Options, upstreams *upstreams, tunnels 
 
 // appRefuses reports whether an app instance of this node accepts no connections any more.
 func (sockets *webSockets) appRefuses(instance uint8) bool {
-	pool := sockets.upstreams.app(instance)
+	pool := sockets.upstreams.App(instance)
 	if pool == nil || pool.Breaker.IsTripped() {
 		return true
 	}

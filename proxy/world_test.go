@@ -24,6 +24,7 @@ import (
 	"shardway/proxy"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/upstream"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -186,7 +187,7 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: id, addr: clients.Addr().String(), peer: peers.Addr().String()}
 	if app != "" {
-		dial, err := proxy.DialURL("http://" + app)
+		dial, err := upstream.DialURL("http://" + app)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func allowed() map[string][]string {
 		"proxy/loadstats":     {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":       {},
 		"proxy/wsession":      {"shardmap"},
-		"proxy":               {"internal/headerrules", "keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool"},
+		"proxy":               {"internal/headerrules", "keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool", "proxy/upstream"},
 		"proxy/cachecontrol":  {"proxy/h1"},
 		"proxy/backoff":       {"queue"},
 		"proxy/metrics":       {"proxy/keylimit", "internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
@@ -68,6 +68,7 @@ func allowed() map[string][]string {
 		"proxy/accesslog":     {"internal/problem", "proxy/forwarded", "proxy/h1", "proxy/route", "proxy/shardkey", "shardmap"},
 		"proxy/poison":        {"shardmap"},
 		"proxy/procpool":      {"internal/coarsetime", "proxy/connpool", "proxy/route", "shardmap"},
+		"proxy/upstream":      {"internal/address", "internal/rawio", "proxy/connpool", "proxy/h1", "proxy/metrics", "proxy/procpool", "proxy/route", "shardmap"},
 		"proxy/peerpath":      {"proxy/connpool", "proxy/h1"},
 		"proxy/eventloop":     {"internal/rawio", "proxy/connpool", "proxy/h1"},
 		"proxy/connset":       {"internal/coarsetime", "internal/netpoll"},
@@ -117,7 +118,7 @@ func allowed() map[string][]string {
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
-		"node/process":     {"shardmap", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"shardmap", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/upstream", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"internal/headerrules", "ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.

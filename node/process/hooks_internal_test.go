@@ -14,14 +14,14 @@ import (
 	"shardway/config"
 	"shardway/node"
 	"shardway/node/disk"
-	"shardway/proxy"
+	"shardway/proxy/upstream"
 	"shardway/shardmap"
 )
 
 // dialOf returns the function that connects to the app.
-func dialOf(t *testing.T, upstream string) func(context.Context) (net.Conn, error) {
+func dialOf(t *testing.T, url string) func(context.Context) (net.Conn, error) {
 	t.Helper()
-	dial, err := proxy.DialURL(upstream)
+	dial, err := upstream.DialURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}

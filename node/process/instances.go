@@ -9,7 +9,7 @@ import (
 	"shardway/config"
 	"shardway/node"
 	"shardway/node/hooks"
-	"shardway/proxy"
+	"shardway/proxy/upstream"
 	"shardway/shardmap"
 )
 
@@ -21,17 +21,17 @@ type instance struct {
 }
 
 // newInstance returns the functions for the app instance at an address.
-func newInstance(conf *config.Config, upstream string) (instance, error) {
-	if upstream == "" {
+func newInstance(conf *config.Config, url string) (instance, error) {
+	if url == "" {
 		return instance{}, nil
 	}
-	dial, err := proxy.DialURL(upstream)
+	dial, err := upstream.DialURL(url)
 	if err != nil {
 		return instance{}, err
 	}
 	reported := &appInstance{}
 	return instance{dial: dial, watch: node.AppInstance{
-		Check:    appChecker(dial, config.UpstreamAddressOf(upstream), conf.Health, reported),
+		Check:    appChecker(dial, config.UpstreamAddressOf(url), conf.Health, reported),
 		Reported: reported.get,
 	}}, nil
 }

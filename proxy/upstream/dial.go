@@ -1,4 +1,4 @@
-package proxy
+package upstream
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// peerNetwork opens connections to other nodes. The methods are safe for concurrent use.
-type peerNetwork interface {
+// Network opens connections to other nodes. The methods are safe for concurrent use.
+type Network interface {
 	// Dial opens a stream for forwarded requests to a node, over a connection of its own.
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// OpenStream opens a multiplexed stream to the node, for small requests with small responses.
@@ -30,37 +30,37 @@ type peerNetwork interface {
 	OpenWebSocketStream(ctx context.Context, node string) net.Conn
 }
 
-// upstreamLimits limits the connections to the app and to other nodes.
-type upstreamLimits struct {
-	connectTimeout time.Duration // of one dial
-	headerTimeout  time.Duration // from the first byte of a header section to its end
-	writeTimeout   time.Duration // until the destination accepts the next bytes
-	bodyTimeout    time.Duration // until the app sends the next bytes of a response; zero means no limit
-	maxHeaderBytes int           // of a header section of the app
-	maxHeaderLines int           // of a header section of the app
+// Limits limits the connections to the app and to other nodes. A value never changes.
+type Limits struct {
+	ConnectTimeout time.Duration // of one dial
+	HeaderTimeout  time.Duration // from the first byte of a header section to its end
+	WriteTimeout   time.Duration // until the destination accepts the next bytes
+	BodyTimeout    time.Duration // until the app sends the next bytes of a response; zero means no limit
+	MaxHeaderBytes int           // of a header section of the app
+	MaxHeaderLines int           // of a header section of the app
 }
 
 // dialer opens connections to the app and to other nodes, with the limits in force. Any goroutine
 // may use it.
 type dialer struct {
-	network  peerNetwork
-	dialApps []dialApp // by app instance; nil for an instance that is not configured
-	limits   func() *upstreamLimits
+	network  Network
+	dialApps []DialApp // by app instance; nil for an instance that is not configured
+	limits   func() *Limits
 	buffers  *h1.Buffers
 	// multiplexes means that small requests and WebSockets may use multiplexed streams.
 	multiplexes bool
 }
 
-// dialApp opens a connection to an app instance.
-type dialApp func(ctx context.Context) (net.Conn, error)
+// DialApp opens a connection to an app instance.
+type DialApp func(ctx context.Context) (net.Conn, error)
 
-// dialPool opens a connection for a pool.
-type dialPool func(ctx context.Context) (*connpool.Conn, error)
+// DialConn opens a connection for a pool.
+type DialConn func(ctx context.Context) (*connpool.Conn, error)
 
 // appDialers returns the functions that dial the app instances for a pool. nil stands for an instance
 // that is not configured.
-func (d *dialer) appDialers() []dialPool {
-	dialers := make([]dialPool, len(d.dialApps))
+func (d *dialer) appDialers() []DialConn {
+	dialers := make([]DialConn, len(d.dialApps))
 	for i, dial := range d.dialApps {
 		if dial != nil {
 			dialers[i] = func(ctx context.Context) (*connpool.Conn, error) { return d.dialApp(ctx, dial) }
@@ -70,9 +70,9 @@ func (d *dialer) appDialers() []dialPool {
 }
 
 // dialApp connects to an app instance.
-func (d *dialer) dialApp(ctx context.Context, dial dialApp) (*connpool.Conn, error) {
+func (d *dialer) dialApp(ctx context.Context, dial DialApp) (*connpool.Conn, error) {
 	limits := d.limits()
-	ctx, cancel := context.WithTimeout(ctx, limits.connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.ConnectTimeout)
 	defer cancel()
 	conn, err := dial(ctx)
 	if err != nil {
@@ -82,18 +82,18 @@ func (d *dialer) dialApp(ctx context.Context, dial dialApp) (*connpool.Conn, err
 }
 
 // newAppConn returns the upstream connection for a new connection to the app.
-func (d *dialer) newAppConn(conn net.Conn, limits *upstreamLimits) *connpool.Conn {
+func (d *dialer) newAppConn(conn net.Conn, limits *Limits) *connpool.Conn {
 	adopted := rawio.Adopt(conn)
 	return d.newConn(adopted, limits, h1.Options{
-		Direct: rawio.IsDirect(adopted), MaxHeaderBytes: limits.maxHeaderBytes, MaxHeaderLines: limits.maxHeaderLines,
-		Timeouts: h1.Timeouts{Body: limits.bodyTimeout},
+		Direct: rawio.IsDirect(adopted), MaxHeaderBytes: limits.MaxHeaderBytes, MaxHeaderLines: limits.MaxHeaderLines,
+		Timeouts: h1.Timeouts{Body: limits.BodyTimeout},
 	})
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
 func (d *dialer) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
 	limits := d.limits()
-	ctx, cancel := context.WithTimeout(ctx, limits.connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.ConnectTimeout)
 	defer cancel()
 	conn, err := d.network.Dial(ctx, node)
 	if err != nil {
@@ -137,14 +137,14 @@ func (d *dialer) openWebSocketStream(ctx context.Context, node string) *connpool
 // dialProbe opens a connection to an app instance that carries no request. The instance must be
 // configured.
 func (d *dialer) dialProbe(ctx context.Context, instance uint8) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.limits().connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.limits().ConnectTimeout)
 	defer cancel()
 	return d.dialApps[instance](ctx)
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.
-func (d *dialer) newPeerConn(conn net.Conn, limits *upstreamLimits) *connpool.Conn {
-	peerConn := d.newConn(conn, limits, peerOptions(h1.Options{Direct: rawio.IsDirect(conn)}, limits))
+func (d *dialer) newPeerConn(conn net.Conn, limits *Limits) *connpool.Conn {
+	peerConn := d.newConn(conn, limits, PeerOptions(h1.Options{Direct: rawio.IsDirect(conn)}, limits))
 	peerConn.Mux, _ = conn.(connpool.MuxStream)
 	if peerConn.Mux != nil {
 		conn = peerConn.Mux.SessionConn()
@@ -161,33 +161,33 @@ func (d *dialer) newPeerConn(conn net.Conn, limits *upstreamLimits) *connpool.Co
 
 // newConn returns the connection of a pool for a connection that has just been dialed. options
 // contains the limits of its destination.
-func (d *dialer) newConn(conn net.Conn, limits *upstreamLimits, options h1.Options) *connpool.Conn {
+func (d *dialer) newConn(conn net.Conn, limits *Limits, options h1.Options) *connpool.Conn {
 	upstreamConn := &connpool.Conn{}
 	// The sweep of the proxy enforces the timeout for the first byte of the response.
-	options.Timeouts.Header, options.Timeouts.Write = limits.headerTimeout, limits.writeTimeout
+	options.Timeouts.Header, options.Timeouts.Write = limits.HeaderTimeout, limits.WriteTimeout
 	options.Buffers = d.buffers
-	options.ReadBuffer = upstreamReadBuffer
+	options.ReadBuffer = ReadBuffer
 	upstreamConn.Conn = h1.NewConn(conn, options)
 	upstreamConn.Checkable = upstreamConn.HasSocket()
 	return upstreamConn
 }
 
-// upstreamReadBuffer is the size of a read buffer for connections to the app and to other nodes. With it,
+// ReadBuffer is the size of a read buffer for connections to the app and to other nodes. With it,
 // reading a response of about 10 KB needs one system call.
-const upstreamReadBuffer = 32 << 10
+const ReadBuffer = 32 << 10
 
-// peerOptions sets the header limits of connections between nodes. A header of a client or an app
+// PeerOptions sets the header limits of connections between nodes. A header of a client or an app
 // must fit, together with the fields that nodes add. Nodes repeat the key, with up to three bytes
 // per byte because of its encoding, and the host twice. So a node never rejects a header that
 // another node has accepted.
-func peerOptions(options h1.Options, limits *upstreamLimits) h1.Options {
-	options.MaxHeaderBytes = 4*limits.maxHeaderBytes + 4<<10
-	options.MaxHeaderLines = limits.maxHeaderLines + 32
+func PeerOptions(options h1.Options, limits *Limits) h1.Options {
+	options.MaxHeaderBytes = 4*limits.MaxHeaderBytes + 4<<10
+	options.MaxHeaderLines = limits.MaxHeaderLines + 32
 	options.MaxTargetBytes = options.MaxHeaderBytes
 	return options
 }
 
-// DialURL returns a function for Options.DialUpstream. text is the configured address of the app:
+// DialURL returns a function that connects to the app. text is the configured address of the app:
 // http://HOST:PORT or unix:/PATH.
 func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
 	upstream, err := address.ParseUpstream(text)
@@ -200,9 +200,9 @@ func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
 	}, nil
 }
 
-// unreachableReason returns the reason why a connection could not be established or used, without
+// UnreachableReason returns the reason why a connection could not be established or used, without
 // addresses, because a client may see it. It writes the complete error to log.
-func unreachableReason(err error, log *zerolog.Logger) string {
+func UnreachableReason(err error, log *zerolog.Logger) string {
 	log.Debug().Err(err).Msg("not reached")
 	var errno syscall.Errno
 	var network net.Error
