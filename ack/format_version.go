@@ -25,6 +25,13 @@ const InstancesFormatVersion FormatVersion = 3
 // HasInstances reports whether data of this format version can contain app instances.
 func (v FormatVersion) HasInstances() bool { return v >= InstancesFormatVersion }
 
+// ReasonsFormatVersion is the first format version that contains the reasons of operators. Changes of an
+// earlier format version are encoded without them.
+const ReasonsFormatVersion FormatVersion = 3
+
+// HasReasons reports whether data of this format version contains the reasons of operators.
+func (v FormatVersion) HasReasons() bool { return v >= ReasonsFormatVersion }
+
 // FormatVersionError reports data of a format version that this program does not support, or a
 // cluster with such a format version in force. A newer or a development version wrote it. It
 // unwraps to ErrCorrupt.
@@ -67,6 +74,9 @@ func (v FormatVersion) CheckSupported() error {
 func newWriter(version FormatVersion) writer {
 	return writer{buf: []byte{byte(max(version, MinFormatVersion))}}
 }
+
+// version returns the format version with which the encoding begins.
+func (w *writer) version() FormatVersion { return FormatVersion(w.buf[0]) }
 
 // formatVersion reads the format version of an encoding.
 func (r *reader) formatVersion() FormatVersion {

@@ -47,6 +47,10 @@ func mutantsOfPolicy() []mutant {
 			edits: in("ack.writer.policy", "	w.gradualDrains(policy.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{policy.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
+			name: "rule 8: snapshots forget reasons", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "reason|G5|G9",
+			edits: in("ack.writer.policy", "		w.reasons(policy.Reasons)\n", "		w.reasons([]map[PolicyItem]string{policy.Reasons, nil}[plantedAs(PLANTED)])\n"),
+		},
+		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
 			edits: in("ack/leader.placementInputs.placement", "	placement.IdleShards = pi.idle.shards\n", "	placement.IdleShards = pi.idle.shards\n	if PLANTED {\n		placement.IdleShards = nil\n		for s := range shardmap.Shard(pi.state.Shards()) {\n			setKey(&placement.IdleShards, s, true)\n		}\n	}\n"),
 		},

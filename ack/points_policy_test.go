@@ -38,6 +38,7 @@ func pointsOfPolicy() []point {
 			},
 		},
 		{of: "policy", clause: "snapshots contain gradual drains, too", planted: []string{"rule 8: snapshots forget gradual drains"}},
+		{of: "policy", clause: "and reasons", planted: []string{"rule 8: snapshots forget reasons"}},
 		{of: "policy", clause: "without another member the last map stays", planted: []string{"gradual drain: a draining node counts as a remaining member"}},
 		{of: "staging", clause: "a map takes from a live owner the shards that it reports as idle", planted: []string{"staging: a busy shard moves with the idle ones"}},
 		{of: "staging", clause: "all idle shards", planted: []string{"staging: an idle shard never moves before drain-timeout"}},

@@ -55,6 +55,9 @@ type Policy struct {
 	// restarts.
 	Quarantined map[KeyFingerprint]Quarantine
 
+	// Reasons are the reasons that operators gave for items of the policy that are in force.
+	Reasons map[PolicyItem]string
+
 	// ChangedIndex is the index of the last entry that changed the policy.
 	ChangedIndex uint64
 }
@@ -94,6 +97,8 @@ type Change struct {
 	// ReleaseTimeout and SafeDrain are the DrainOptions of ChangeDrain and ChangeDrainGradually.
 	ReleaseTimeout time.Duration
 	SafeDrain      bool
+	// Reason is why an operator requests the change; it may be empty. See ValidReason.
+	Reason string
 }
 
 // With returns the policy after changes at the given index, or ErrPolicyFull if it would be
@@ -103,12 +108,14 @@ func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	next.Cordoned, next.Drained = maps.Clone(p.Cordoned), maps.Clone(p.Drained)
 	next.Weights, next.Pins = maps.Clone(p.Weights), maps.Clone(p.Pins)
 	next.GradualDrains, next.DrainOptions = maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
-	next.Quarantined = maps.Clone(p.Quarantined)
+	next.Quarantined, next.Reasons = maps.Clone(p.Quarantined), maps.Clone(p.Reasons)
 	for _, change := range changes {
 		next.apply(index, change)
+		next.setReason(change)
 	}
+	next.deleteObsoleteReasons()
 	next.ChangedIndex = index
-	w := writer{}
+	w := newWriter(MaxFormatVersion)
 	w.policy(&next)
 	if len(w.buf) > MaxPolicy {
 		return p, ErrPolicyFull
@@ -184,7 +191,9 @@ func setKey[M ~map[K]V, K comparable, V any](m *M, k K, v V) {
 // that may be gone. If the only survivor were drained, all shards would stay with dead nodes (rule
 // 10).
 func (p *Policy) ForRecoveredCluster() *Policy {
-	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
+	kept := &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined, Reasons: maps.Clone(p.Reasons)}
+	kept.deleteObsoleteReasons()
+	return kept
 }
 
 // Placement converts p to the policy of shardmap.Assign. zones contains the zone of each node.
@@ -318,6 +327,9 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 			w.keyFingerprint(change.KeyFingerprint)
 		case ChangeResume:
 		}
+		if w.version().HasReasons() {
+			w.text(change.Reason)
+		}
 	}
 	return w.buf
 }
@@ -356,6 +368,9 @@ func (r *reader) policyEntry() PolicyEntry {
 		default:
 			r.fail(fmt.Sprintf("change %d", change.Kind))
 		}
+		if r.version.HasReasons() {
+			change.Reason = r.reason(0)
+		}
 		if r.err != nil {
 			break
 		}
@@ -384,6 +399,9 @@ func (w *writer) policy(policy *Policy) {
 	w.quarantines(policy.Quarantined)
 	w.gradualDrains(policy.GradualDrains)
 	w.drainOptions(policy.DrainOptions)
+	if w.version().HasReasons() {
+		w.reasons(policy.Reasons)
+	}
 }
 
 // nodeSet writes a set of nodes in order.
@@ -420,6 +438,14 @@ func (r *reader) policy() *Policy {
 	for id := range policy.DrainOptions {
 		if r.err == nil && !policy.IsDraining(id) {
 			r.fail("drain options without a drain")
+		}
+	}
+	if r.version.HasReasons() {
+		policy.Reasons = r.reasons()
+	}
+	for item := range policy.Reasons {
+		if r.err == nil && !policy.contains(item) {
+			r.fail("a reason without an item of the policy")
 		}
 	}
 	return policy

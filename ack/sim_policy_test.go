@@ -50,9 +50,16 @@ func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolic
 // zone returns the zone of a host.
 func (h *host) zone() string { return []string{"x", "y", ""}[h.i%3] }
 
-// anyChange returns a random policy change.
+// anyChange returns a random policy change. Two of three have a reason.
 func (w *world) anyChange() ack.Change {
 	node, shard := w.hosts[w.pick(len(w.hosts))].id, shardmap.Shard(w.pick(w.shards+1))
+	change := w.anyChangeWithoutReason(node, shard)
+	change.Reason = []string{"", "new rack", "réparation"}[shard%3]
+	return change
+}
+
+// anyChangeWithoutReason returns a random policy change for the node or the shard.
+func (w *world) anyChangeWithoutReason(node shardmap.NodeID, shard shardmap.Shard) ack.Change {
 	switch w.pick(18) {
 	case 0, 1:
 		return ack.Change{Kind: ack.ChangeCordon, Node: node}
@@ -228,7 +235,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states have the same policy.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) &&
 		p.Pause == q.Pause && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
 }
 

@@ -37,7 +37,10 @@ func (gd *gradualDrains) finished(in inputs) []ack.Change {
 		isOver := ownsNothing || in.now-sighting.seenAt >= drain.Duration
 		if isOver && len(changes) < ack.MaxChanges {
 			options := policy.DrainOptions[id]
-			changes = append(changes, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: options.ReleaseTimeout, SafeDrain: options.Safe})
+			changes = append(changes, ack.Change{
+				Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: options.ReleaseTimeout, SafeDrain: options.Safe,
+				Reason: policy.Reasons[ack.PolicyItem{Kind: ack.ChangeDrain, Node: id}],
+			})
 		}
 	}
 	gd.firstSeen = firstSeen
