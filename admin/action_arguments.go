@@ -34,6 +34,9 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		ReleaseTimeout: args.ReleaseTimeout,
 		Reason:         args.Reason,
 	}
+	if err = checkReason(args.Reason); err != nil {
+		return action, err
+	}
 	requiresNode := slices.Contains(verb.Params(), "node") && verb != api.Pin
 	if requiresNode && action.Node == "" {
 		return action, missing("node", "say which node to "+verb.String()+", as in "+verb.Example()+" or ?node=n3")
@@ -53,7 +56,9 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	case api.Drain:
 		err = cmp.Or(checkIdleFirst(args), checkReleaseTimeout(args))
 	case api.Rebalance:
-		err = checkReason(args)
+		if args.Reason == "" {
+			err = missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
+		}
 	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted:
 	}
 	return action, err
@@ -89,13 +94,11 @@ func checkPause(args api.Arguments) error {
 	return nil
 }
 
-func checkReason(args api.Arguments) error {
-	if args.Reason == "" {
-		return missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
-	}
-	isOneLine := utf8.ValidString(args.Reason) && !strings.ContainsFunc(args.Reason, unicode.IsControl)
-	if len(args.Reason) > api.MaxReason || !isOneLine {
-		return badParam("reason", args.Reason, fmt.Sprintf("is longer than %d bytes or contains control characters: give a shorter text on one line", api.MaxReason))
+// checkReason returns an error if the reason of an action is invalid. An empty reason is valid.
+func checkReason(reason string) error {
+	isOneLine := utf8.ValidString(reason) && !strings.ContainsFunc(reason, unicode.IsControl)
+	if len(reason) > api.MaxReason || !isOneLine {
+		return badParam("reason", reason, fmt.Sprintf("is longer than %d bytes or contains control characters: give a shorter text on one line", api.MaxReason))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (s *Server) actionEndpoint(verb api.Verb) endpoint {
 			return err
 		}
 		admission := admissionOf(r)
-		action.By, admission.action = admission.caller.String(), describeAction(action)
+		action.By, admission.action, admission.reason = admission.caller.String(), describeAction(action), action.Reason
 		ctx, cancel := actionContext(r.Context(), w)
 		defer cancel()
 		if err := s.api.Cluster.Do(ctx, action); err != nil {
@@ -62,9 +62,6 @@ func describeAction(action api.Action) string {
 	}
 	if action.ReleaseTimeout != "" {
 		words = append(words, "release timeout "+action.ReleaseTimeout)
-	}
-	if action.Reason != "" {
-		words = append(words, strconv.Quote(action.Reason))
 	}
 	if action.Force {
 		words = append(words, "by force")

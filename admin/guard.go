@@ -113,6 +113,7 @@ type admission struct {
 	caller   auth.Caller
 	access   *auth.Access // the access rules that admitted the caller
 	action   string       // description for the log; empty means method and path
+	reason   string       // why the caller requests the action; may be empty
 	detailed bool         // the response may explain why the node is not ready: no cross-origin page can read it
 }
 
@@ -142,8 +143,12 @@ func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.R
 		if admission.action == "" {
 			admission.action = r.Method + " " + r.URL.Path
 		}
-		logged := &event.AdminAction{By: caller.Name, From: caller.Addr, What: truncate(admission.action), Status: recorder.result()}
-		s.log.Info().Str("by", logged.By).Str("from", logged.From).Str("what", logged.What).Int("status", logged.Status).Msg("change requested")
+		logged := &event.AdminAction{By: caller.Name, From: caller.Addr, What: truncate(admission.action), Reason: admission.reason, Status: recorder.result()}
+		entry := s.log.Info().Str("by", logged.By).Str("from", logged.From).Str("what", logged.What).Int("status", logged.Status)
+		if logged.Reason != "" {
+			entry = entry.Str("reason", logged.Reason)
+		}
+		entry.Msg("change requested")
 		var report bool
 		if report, logged.Suppressed = s.failedActions.sample(logged.Status, time.Now()); report {
 			s.events.Add(event.Event{Kind: event.ActionRequested, Action: logged})

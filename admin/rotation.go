@@ -6,15 +6,20 @@ import (
 	"shardway/internal/problem"
 )
 
-// rotate replaces the secret. It has no arguments: a node generates the secret, which never passes
-// an admin port.
+// rotate replaces the secret. The secret is no argument: a node generates it, and it never passes an admin
+// port.
 func (s *Server) rotate(w http.ResponseWriter, r *http.Request) error {
 	if s.api.Rotation == nil {
 		return problem.New(problem.NotFound, "this node cannot rotate its secret")
 	}
-	if _, err := readArguments(r, nil, `{}`); err != nil {
+	args, err := readArguments(r, []string{"reason"}, `{}`)
+	if err == nil {
+		err = checkReason(args.Reason)
+	}
+	if err != nil {
 		return err
 	}
+	admissionOf(r).reason = args.Reason
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
 	done, err := s.api.Rotation.Rotate(ctx, admissionOf(r).caller.String())

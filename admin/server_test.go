@@ -180,7 +180,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"POST", "/v1/remove", `{"node":"n3"}`, nil, 415, `Content-Type = "" is not application/json: send JSON and say so, or put the arguments into the query`},
 		{"POST", "/v1/remove", `node=n3`, []string{"Content-Type", "text/plain"}, 415, `Content-Type = "text/plain" is not application/json: send JSON and say so, or put the arguments into the query`},
 		{"POST", "/v1/remove", `{"node":3}`, js, 400, `node = "3" is a number: give a string`},
-		{"POST", "/v1/remove", `{"name":"n3"}`, js, 400, `name = "\"n3\"" is not known here: use node, force`},
+		{"POST", "/v1/remove", `{"name":"n3"}`, js, 400, `name = "\"n3\"" is not known here: use node, force, reason`},
 		{"POST", "/v1/remove", `{"node":"n3"} {}`, js, 400, `the body is not one JSON object (invalid character '{' after top-level value): send one such as {"node":"n3"}`},
 		{"POST", "/v1/remove", `{"node":"n3","node":"n2"}`, js, 400, `node = "\"n2\"" is there more than once: give it once`},
 		{"POST", "/v1/remove", `{"node":"n3","n\u006fde":"n3"}`, js, 400, `node = "\"n3\"" is there more than once: give it once`},
@@ -189,7 +189,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"POST", "/v1/drain?node=n3&idle_first=soon", "", nil, 400, `idle_first = "soon" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
 		{"POST", "/v1/drain?node=n3&idle_first=25h", "", nil, 400, `idle_first = "25h" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
 		{"POST", "/v1/drain?node=n3&idle_first=10ms", "", nil, 400, `idle_first = "10ms" is not a duration from 1s to 24h0m0s: give a value such as 30s, or omit it`},
-		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: use to`},
+		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: use to, reason`},
 	} {
 		res := fetchJSON(t, h, tc.method, tc.target, tc.body, tc.headers...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {

@@ -39,12 +39,12 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writeJSON(w, timing)
 	}
-	change, err := readTiming(r)
+	change, reason, err := readTiming(r)
 	if err != nil {
 		return err
 	}
 	admission := admissionOf(r)
-	admission.action = describeTiming(change)
+	admission.action, admission.reason = describeTiming(change), reason
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
 	timing, err := s.api.Settings.ChangeTiming(ctx, change, admission.caller.String())
@@ -65,22 +65,38 @@ func describeTiming(timing api.Timing) string {
 	return strings.Join(words, " ")
 }
 
-// readTiming parses the settings to change from the JSON body or from the query. It returns an error
-// if none is given.
-func readTiming(r *http.Request) (timing api.Timing, err error) {
+// settingsArguments are the arguments of POST /v1/settings.
+type settingsArguments struct {
+	Lease         string `json:"lease"`
+	DeadAfter     string `json:"dead_after"`
+	Takeover      string `json:"takeover"`
+	RebalanceMode string `json:"rebalance_mode"`
+	Reason        string `json:"reason"`
+}
+
+// readTiming parses the settings to change, and the reason, from the JSON body or from the query. It
+// returns an error if no setting is given.
+func readTiming(r *http.Request) (timing api.Timing, reason string, err error) {
 	body, err := readBody(r)
 	if err != nil {
-		return timing, err
+		return timing, "", err
 	}
+	names := append(timingNames(), "reason")
 	if body != nil {
-		timing, err = decodeObject[api.Timing](body, `{"dead_after":"5s"}`, timingNames())
-	} else if values, queryErr := query(r, timingNames()...); queryErr != nil {
+		var args settingsArguments
+		args, err = decodeObject[settingsArguments](body, `{"dead_after":"5s"}`, names)
+		timing, reason = api.Timing{Lease: args.Lease, DeadAfter: args.DeadAfter, Takeover: args.Takeover, RebalanceMode: args.RebalanceMode}, args.Reason
+	} else if values, queryErr := query(r, names...); queryErr != nil {
 		err = queryErr
 	} else {
+		reason = values.get("reason")
 		timing = api.Timing{Lease: values.get("lease"), DeadAfter: values.get("dead_after"), Takeover: values.get("takeover"), RebalanceMode: values.get("rebalance_mode")}
+	}
+	if err == nil {
+		err = checkReason(reason)
 	}
 	if err == nil && timing == (api.Timing{}) {
 		err = missing("lease", "set at least one of lease, dead_after, takeover or rebalance_mode, for example {\"dead_after\":\"5s\"} or ?dead_after=5s")
 	}
-	return timing, err
+	return timing, reason, err
 }

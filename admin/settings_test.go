@@ -64,7 +64,7 @@ func TestTimingErrorsNameParameterAndRemedy(t *testing.T) {
 		detail               string
 	}{
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: set at least one of lease, dead_after, takeover or rebalance_mode, for example {"dead_after":"5s"} or ?dead_after=5s`},
-		{&timingCluster{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode, reason`},
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
 		{&timingCluster{fake: newFake()}, "PUT", "/v1/settings", "", 405, "PUT /v1/settings: use GET, HEAD, POST"},
@@ -95,7 +95,7 @@ func TestClientChangesTheTiming(t *testing.T) {
 		t.Errorf("Timing() = %+v, %v", got, err)
 	}
 	change := api.Timing{Takeover: "timeout"}
-	if got, err := c.ChangeTiming(t.Context(), change); err != nil || got != want || r.asked != change {
+	if got, err := c.ChangeTiming(t.Context(), change, ""); err != nil || got != want || r.asked != change {
 		t.Errorf("Retime() = %+v, %v, asked %+v", got, err, r.asked)
 	}
 	if b, _ := json.Marshal(change); string(b) != `{"takeover":"timeout"}` {

@@ -8,7 +8,8 @@ import (
 
 // upgradeArguments are the arguments of POST /v1/upgrade.
 type upgradeArguments struct {
-	Finalize bool `json:"finalize"`
+	Finalize bool   `json:"finalize"`
+	Reason   string `json:"reason"`
 }
 
 // upgrade returns the state of the upgrade, or finalizes it.
@@ -22,11 +23,12 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writeJSON(w, s.api.Upgrade.UpgradeStatus(r.Context()))
 	}
-	if err := readUpgradeArguments(r); err != nil {
+	args, err := readUpgradeArguments(r)
+	if err != nil {
 		return err
 	}
 	admission := admissionOf(r)
-	admission.action = "finalize the upgrade"
+	admission.action, admission.reason = "finalize the upgrade", args.Reason
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
 	state, err := s.api.Upgrade.FinalizeUpgrade(ctx, admission.caller.String())
@@ -37,12 +39,15 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readUpgradeArguments requires finalize=true explicitly, because raising the format version cannot be undone.
-func readUpgradeArguments(r *http.Request) error {
+func readUpgradeArguments(r *http.Request) (upgradeArguments, error) {
 	args, err := parseUpgradeArguments(r)
+	if err == nil {
+		err = checkReason(args.Reason)
+	}
 	if err == nil && !args.Finalize {
 		err = missing("finalize", `send {"finalize":true} or ?finalize=true: a finalized upgrade cannot be undone`)
 	}
-	return err
+	return args, err
 }
 
 // parseUpgradeArguments parses the arguments from the JSON body or from the query.
@@ -52,12 +57,13 @@ func parseUpgradeArguments(r *http.Request) (args upgradeArguments, err error) {
 		return args, err
 	}
 	if body != nil {
-		return decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize"})
+		return decodeObject[upgradeArguments](body, `{"finalize":true}`, []string{"finalize", "reason"})
 	}
-	values, err := query(r, "finalize")
+	values, err := query(r, "finalize", "reason")
 	if err != nil {
 		return args, err
 	}
+	args.Reason = values.get("reason")
 	args.Finalize, err = values.boolean("finalize")
 	return args, err
 }

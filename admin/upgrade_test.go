@@ -54,7 +54,7 @@ func TestUpgradeErrorsNameParameterAndRemedy(t *testing.T) {
 	}{
 		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", "", 400, say},
 		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", `{"finalize":false}`, 400, say},
-		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade?version=3", "", 400, `version = "3" is not known here: use finalize`},
+		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade?version=3", "", 400, `version = "3" is not known here: use finalize, reason`},
 		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", `{"finalize":3}`, 400, `finalize = "3" is a number: give a bool`},
 		{&upgradable{fake: newFake()}, "PUT", "/v1/upgrade", "", 405, "PUT /v1/upgrade: use GET, HEAD, POST"},
 		{&upgradable{fake: refused}, "POST", "/v1/upgrade?finalize=true", "", 409, "refused: format version 1 is in force, and format version 2 is blocked by c"},
@@ -79,7 +79,7 @@ func TestClientFinalizesTheUpgrade(t *testing.T) {
 	if got, err := c.UpgradeStatus(t.Context()); err != nil || got.Next != 2 || len(got.Nodes) != 2 {
 		t.Errorf("UpgradeStatus() = %+v, %v", got, err)
 	}
-	if got, err := c.FinalizeUpgrade(t.Context()); err != nil || got.CurrentVersion != 2 {
+	if got, err := c.FinalizeUpgrade(t.Context(), ""); err != nil || got.CurrentVersion != 2 {
 		t.Errorf("FinalizeUpgrade() = %+v, %v", got, err)
 	}
 }

@@ -46,7 +46,9 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, broken)
 }
 
-func breakArgumentNames() []string { return []string{"move_test", "all", "key", "shard", "gap"} }
+func breakArgumentNames() []string {
+	return []string{"move_test", "all", "key", "shard", "gap", "reason"}
+}
 
 // readSocketBreak parses the selection and describes it for the log, which must not contain keys.
 func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, description string, err error) {
@@ -54,6 +56,7 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 	if err != nil {
 		return selection, "", err
 	}
+	admissionOf(r).reason = args.Reason
 	selection = api.SocketBreak{All: args.All, Key: args.Key, Gap: args.Gap}
 	if args.All {
 		return selection, "", nil
@@ -78,6 +81,9 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 func readBreakArguments(r *http.Request) (args api.BreakArguments, err error) {
 	args, err = parseBreakArguments(r)
 	if err != nil {
+		return args, err
+	}
+	if err = checkReason(args.Reason); err != nil {
 		return args, err
 	}
 	selectsShard := args.Key != nil || args.Shard != nil
@@ -112,6 +118,7 @@ func parseBreakArguments(r *http.Request) (api.BreakArguments, error) {
 
 // breakArguments returns the arguments of a move test that a query contains.
 func (p params) breakArguments() (args api.BreakArguments, err error) {
+	args.Reason = p.get("reason")
 	if args.Break, err = p.boolean("move_test"); err != nil {
 		return args, err
 	}

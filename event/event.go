@@ -123,7 +123,8 @@ type AdminAction struct {
 	By     string `json:"by"`   // authenticated name of the client
 	From   string `json:"from"` // address of the client
 	What   string `json:"what"`
-	Status int    `json:"status"` // HTTP status of the response
+	Reason string `json:"reason,omitempty"` // why the client requests the change
+	Status int    `json:"status"`           // HTTP status of the response
 	// Suppressed is the number of earlier failed requests that were too many to have events of
 	// their own.
 	Suppressed int `json:"suppressed,omitempty"`

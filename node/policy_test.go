@@ -188,9 +188,14 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.until("c is shown with the weight that counts", weight(2))
 		w.asks(w.follower(), api.Action{Verb: api.Weigh, Node: "c"})
 		w.until("c is shown with its own weight", weight(1))
-		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 7, Node: "a"})
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 7, Node: "a", Reason: "cache"})
 		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "west"})
 		at := func(s shardmap.Shard) shardmap.NodeID { return w.committed().Owner(s) }
+		hasReason := func(p *process) bool {
+			reasons := p.node.API().Policy().Reasons
+			return len(reasons) == 1 && reasons[0].Action == "pin" && *reasons[0].Shard == 7 && reasons[0].Reason == "cache"
+		}
+		w.until("the policy of each node has the reason", func() bool { return hasReason(w.all["a"]) && hasReason(w.all["b"]) && hasReason(w.all["c"]) })
 		w.until("the pins hold", func() bool {
 			return at(7) == "a" && (at(8) == "b" || at(8) == "c") && w.committed().ShardCount("c") == shards/3
 		})

@@ -40,7 +40,7 @@ const (
 // verbSpec describes a verb.
 type verbSpec struct {
 	name    string
-	params  []string // names of the arguments
+	params  []string // names of the arguments, except reason, which each verb has
 	example string   // arguments as JSON, for error messages
 }
 
@@ -62,7 +62,7 @@ func verbSpecs() []verbSpec {
 		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
 
 		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
-		Rebalance:    {"rebalance", []string{"reason"}, `{"reason":"new hardware"}`},
+		Rebalance:    {"rebalance", nil, `{"reason":"new hardware"}`},
 	}
 }
 
@@ -77,8 +77,11 @@ func (v Verb) spec() (spec verbSpec, ok bool) {
 
 // Params returns the names of the arguments of a verb. It returns nil if v is unknown.
 func (v Verb) Params() []string {
-	spec, _ := v.spec()
-	return spec.params
+	spec, ok := v.spec()
+	if !ok {
+		return nil
+	}
+	return append(spec.params, "reason")
 }
 
 // Example returns valid arguments of a verb as JSON, for error messages.
@@ -149,7 +152,8 @@ type Action struct {
 	Hash string `json:"key_hash,omitempty"`
 	// Under identifies the secret with which Hash was computed.
 	Under uint32 `json:"under,omitempty"`
-	// Reason is why an operator asks for a Rebalance, for the log and the events.
+	// Reason is why an operator requests the action, for the log, the events and the policy. Only
+	// Rebalance requires it.
 	Reason string `json:"reason,omitempty"`
 	// By is the name and the address of the caller, for the log.
 	By string `json:"by,omitempty"`

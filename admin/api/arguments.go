@@ -25,4 +25,6 @@ type BreakArguments struct {
 	Key   *string `json:"key,omitempty"`
 	Shard *uint64 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`
+	// Reason is why an operator requests the test, for the log and the events.
+	Reason string `json:"reason,omitempty"`
 }

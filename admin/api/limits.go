@@ -5,7 +5,7 @@ import "time"
 // MaxPause is the longest duration of a pause or a quarantine.
 const MaxPause = 7 * 24 * time.Hour
 
-// MaxReason is the longest reason of a Rebalance, in bytes.
+// MaxReason is the longest reason of an action, in bytes.
 const MaxReason = 200
 
 // MinReleaseTimeout and MaxReleaseTimeout bound the release timeout of a drain.

@@ -11,6 +11,9 @@ type Policy struct {
 	Pins          []PinnedShard     `json:"pins"` // ascending
 	// Quarantined has the keys in quarantine, ascending by shard.
 	Quarantined []QuarantinedKey `json:"quarantined"`
+	// Reasons has the reasons that operators gave for entries of the other fields. An entry without a
+	// reason is not in it.
+	Reasons []PolicyReason `json:"reasons"`
 	// Pause is the duration of a pause of planned moves; empty means no pause. A new leader starts
 	// the duration again.
 	Pause string `json:"pause,omitempty"`
@@ -23,6 +26,19 @@ type Policy struct {
 type GradualDrain struct {
 	Node      string `json:"node"`
 	IdleFirst string `json:"idle_first"`
+}
+
+// PolicyReason is the reason that an operator gave for an action that is in force.
+type PolicyReason struct {
+	// Action is the name of the action: cordon, drain, weight, pin, pause or quarantine.
+	Action string `json:"action"`
+	// Node is the node of a cordon, a drain or a weight.
+	Node string `json:"node,omitempty"`
+	// Shard is the shard of a pin, or of the key in quarantine.
+	Shard *uint32 `json:"shard,omitempty"`
+	// Hash is the key_hash of the key in quarantine.
+	Hash   string `json:"key_hash,omitempty"`
+	Reason string `json:"reason"`
 }
 
 // PinnedShard is a shard that is pinned to a node or to a zone.

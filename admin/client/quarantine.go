@@ -17,15 +17,17 @@ type KeyName struct {
 
 // Quarantine makes nodes respond with 503 to requests for a key, for a duration, or until Lift if
 // forText is empty. It returns the action as the node has parsed it.
-func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (api.Action, error) {
+func (c *Client) Quarantine(ctx context.Context, k KeyName, forText, reason string) (api.Action, error) {
 	args := k.arguments()
-	args.For = forText
+	args.For, args.Reason = forText, reason
 	return c.mark(ctx, api.Quarantine, args)
 }
 
 // Lift ends the quarantine of a key.
-func (c *Client) Lift(ctx context.Context, k KeyName) (api.Action, error) {
-	return c.mark(ctx, api.Lift, k.arguments())
+func (c *Client) Lift(ctx context.Context, k KeyName, reason string) (api.Action, error) {
+	args := k.arguments()
+	args.Reason = reason
+	return c.mark(ctx, api.Lift, args)
 }
 
 func (k KeyName) arguments() api.Arguments {

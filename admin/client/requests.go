@@ -67,19 +67,33 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
-// Rotate replaces the secret of the cluster.
-func (c *Client) Rotate(ctx context.Context) (api.Rotation, error) {
-	return fetchJSON[api.Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: api.ActionTimeout})
+// Rotate replaces the secret of the cluster. reason may be empty, as in all methods with a reason.
+func (c *Client) Rotate(ctx context.Context, reason string) (api.Rotation, error) {
+	body, err := json.Marshal(api.Arguments{Reason: reason})
+	if err != nil {
+		return api.Rotation{}, err
+	}
+	return fetchJSON[api.Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", body: body, serverWait: api.ActionTimeout})
 }
 
 // FinalizeUpgrade puts the next format version into force without waiting.
-func (c *Client) FinalizeUpgrade(ctx context.Context) (api.UpgradeState, error) {
-	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: api.ActionTimeout})
+func (c *Client) FinalizeUpgrade(ctx context.Context, reason string) (api.UpgradeState, error) {
+	body, err := json.Marshal(struct {
+		Finalize bool   `json:"finalize"`
+		Reason   string `json:"reason,omitempty"`
+	}{true, reason})
+	if err != nil {
+		return api.UpgradeState{}, err
+	}
+	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: body, serverWait: api.ActionTimeout})
 }
 
 // ChangeTiming changes what is not empty in the timing of the cluster.
-func (c *Client) ChangeTiming(ctx context.Context, change api.Timing) (api.TimingState, error) {
-	body, err := json.Marshal(change)
+func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, reason string) (api.TimingState, error) {
+	body, err := json.Marshal(struct {
+		api.Timing
+		Reason string `json:"reason,omitempty"`
+	}{change, reason})
 	if err != nil {
 		return api.TimingState{}, err
 	}
@@ -161,8 +175,8 @@ func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
 
 // BreakSockets closes the connections of resumable sockets to their app, so that the sockets
 // resume with new connections.
-func (c *Client) BreakSockets(ctx context.Context, request api.SocketBreak) (api.BrokenSockets, error) {
-	args := api.BreakArguments{Break: true, All: request.All, Key: request.Key, Gap: request.Gap}
+func (c *Client) BreakSockets(ctx context.Context, request api.SocketBreak, reason string) (api.BrokenSockets, error) {
+	args := api.BreakArguments{Break: true, All: request.All, Key: request.Key, Gap: request.Gap, Reason: reason}
 	if request.Shard != nil {
 		shard := uint64(*request.Shard)
 		args.Shard = &shard

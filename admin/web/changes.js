@@ -57,7 +57,7 @@ function partsOf(e) {
     const s = e.websockets;
     return [el('b', null, `${count(s.websockets, 'WebSocket')} of ${count(s.shards, 'shard')} moved`), el('span', null, `${s.gaps} with a gap, ${s.lost} lost, interrupted for up to ${fine(s.longest_ms)}`)];
   }
-  if (e.action) return [el('b', null, e.action.what), el('span', null, `${e.action.by} · ${e.action.status}`)];
+  if (e.action) return [el('b', null, e.action.what), el('span', null, `${e.action.by} · ${e.action.status}${e.action.reason ? ` · ${e.action.reason}` : ''}`)];
   return [el('b', null, e.kind.replaceAll('-', ' ')), about, e.reason ? el('span', null, `because: ${e.reason}`) : null].filter(Boolean);
 }
 

@@ -9,6 +9,7 @@ import (
 
 type stepDownCommand struct {
 	To string `help:"Voter that becomes leader; if another node becomes leader, the command fails and names that node." placeholder:"NODE"`
+	reasonFlag
 	target
 }
 
@@ -26,18 +27,19 @@ func (c *stepDownCommand) Run(ctx context.Context, session *session) error {
 	if c.To != "" {
 		success = "node " + c.To + " leads"
 	}
-	return c.runAction(ctx, session, api.Action{Verb: api.StepDown, To: c.To}, success)
+	return c.runAction(ctx, session, api.Action{Verb: api.StepDown, To: c.To, Reason: c.Reason}, success)
 }
 
 type removeCommand struct {
 	Node  string `arg:"" help:"Id of the node."`
 	Force bool   `help:"Reassign its shards as soon as its lease has ended. You guarantee that the node and its app have stopped."`
+	reasonFlag
 	target
 }
 
 // Run removes a node.
 func (c *removeCommand) Run(ctx context.Context, session *session) error {
-	return c.runAction(ctx, session, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
+	return c.runAction(ctx, session, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force, Reason: c.Reason}, "node "+c.Node+" is removed")
 }
 
 // actionResult is the JSON output of an action.
@@ -67,6 +69,7 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 
 type appRestartedCommand struct {
 	Node string `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (else the node at --admin)."`
+	reasonFlag
 	target
 }
 
@@ -92,5 +95,5 @@ func (c *appRestartedCommand) Run(ctx context.Context, session *session) error {
 		}
 		c.Node = status.Node
 	}
-	return c.runAction(ctx, session, api.Action{Verb: api.AppRestarted, Node: c.Node}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
+	return c.runAction(ctx, session, api.Action{Verb: api.AppRestarted, Node: c.Node, Reason: c.Reason}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
 }

@@ -23,6 +23,7 @@ type drainCommand struct {
 	Safe      bool          `help:"Keep shards on the node that its app does not release."`
 	Release   time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
 	Force     bool          `help:"Drain even if too few voters, or no other owner, would remain."`
+	reasonFlag
 	target
 }
 
@@ -90,7 +91,7 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 
 // action returns the action that starts the drain of c.Node.
 func (c *drainCommand) action() api.Action {
-	action := api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, Safe: c.Safe}
+	action := api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, Safe: c.Safe, Reason: c.Reason}
 	if c.IdleFirst > 0 {
 		action.IdleFirst = c.IdleFirst.String()
 	}
@@ -117,6 +118,8 @@ func (c *drainCommand) checkFlags() error {
 		return usageError("--local is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
 	case c.Local && c.Force:
 		return usageError("--local refuses nothing, it warns: leave out --force")
+	case c.Local && c.Reason != "":
+		return usageError("--reason is stored by the cluster, and --local is for one process: leave out one")
 	case c.Local && c.IdleFirst != 0:
 		return usageError("--idle-first is asked of the cluster, --local of a process: leave out one")
 	case c.Local && (c.Safe || c.Release != 0):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,9 @@ func formatEvent(ev *event.Event) string {
 	}
 	if action := ev.Action; action != nil {
 		words = append(words, fmt.Sprintf("%s by %s from %s: %d", action.What, action.By, action.From, action.Status))
+		if action.Reason != "" {
+			words = append(words, strconv.Quote(action.Reason))
+		}
 		if action.Suppressed > 0 {
 			words = append(words, fmt.Sprintf("(and %d refused before)", action.Suppressed))
 		}

@@ -32,49 +32,69 @@ func (c *policyCommand) Run(ctx context.Context, session *session) error {
 	return writePolicy(session.out, policy)
 }
 
+// policyRows is a table with one row for each operator action that is in force.
+type policyRows struct {
+	table  *table
+	policy api.Policy
+	count  int
+}
+
+// add adds a row. entry identifies the action in Policy.Reasons, without its reason.
+func (rows *policyRows) add(action, object string, entry api.PolicyReason) {
+	rows.table.row(action, object, rows.reasonOf(entry))
+	rows.count++
+}
+
+// reasonOf returns the reason that an operator gave for an action, or "".
+func (rows *policyRows) reasonOf(entry api.PolicyReason) string {
+	for _, reason := range rows.policy.Reasons {
+		isSameShard := entry.Shard == nil || reason.Shard != nil && *reason.Shard == *entry.Shard
+		if reason.Action == entry.Action && reason.Node == entry.Node && reason.Hash == entry.Hash && isSameShard {
+			return reason.Reason
+		}
+	}
+	return ""
+}
+
 // writePolicy prints one row for each operator action that is in force.
 func writePolicy(w io.Writer, policy api.Policy) error {
-	table := newTable(w, "ASKED", "OF")
-	rows := 0
-	row := func(action, object string) {
-		table.row(action, object)
-		rows++
-	}
+	rows := policyRows{table: newTable(w, "ASKED", "OF", "REASON"), policy: policy}
 	for _, node := range policy.Drained {
-		row("drain", node)
+		rows.add("drain", node, api.PolicyReason{Action: "drain", Node: node})
 	}
 	for _, drain := range policy.GradualDrains {
-		row("drain idle-first "+drain.IdleFirst, drain.Node)
+		rows.add("drain idle-first "+drain.IdleFirst, drain.Node, api.PolicyReason{Action: "drain", Node: drain.Node})
 	}
 	for _, node := range policy.Cordoned {
-		row("cordon", node)
+		rows.add("cordon", node, api.PolicyReason{Action: "cordon", Node: node})
 	}
 	for _, node := range slices.Sorted(maps.Keys(policy.Weights)) {
-		row("weight "+strconv.FormatUint(uint64(policy.Weights[node]), 10), node)
+		rows.add("weight "+strconv.FormatUint(uint64(policy.Weights[node]), 10), node, api.PolicyReason{Action: "weight", Node: node})
 	}
 	for _, pin := range policy.Pins {
 		owner := pin.Node
 		if pin.Zone != "" {
 			owner = zonePrefix + pin.Zone
 		}
-		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), owner)
+		rows.add("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), owner, api.PolicyReason{Action: "pin", Shard: &pin.Shard})
 	}
 	for _, key := range policy.Quarantined {
-		row("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard))
+		rows.add("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard), api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash})
 	}
 	if policy.Pause != "" {
-		row("pause for "+policy.Pause, "all planned moves")
+		rows.add("pause for "+policy.Pause, "all planned moves", api.PolicyReason{Action: "pause"})
 	}
-	if rows == 0 {
+	if rows.count == 0 {
 		_, err := fmt.Fprintln(w, "no operator action is in force: shards are spread evenly, by weight")
 		return err
 	}
-	return table.flush()
+	return rows.table.flush()
 }
 
 type cordonCommand struct {
 	Node       string `arg:"" optional:"" help:"Id of the node."`
 	AppVersion string `help:"Cordon all present nodes with this --app-version, instead of one node." placeholder:"TEXT"`
+	reasonFlag
 	target
 }
 
@@ -85,7 +105,7 @@ func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 		return usageError("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	}
 	if hasNode {
-		return c.runAction(ctx, session, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
+		return c.runAction(ctx, session, api.Action{Verb: api.Cordon, Node: c.Node, Reason: c.Reason}, cordoned(c.Node))
 	}
 	client, err := c.client(session)
 	if err != nil {
@@ -101,7 +121,7 @@ func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 		if node.AppVersion != c.AppVersion || node.State == "left" {
 			continue
 		}
-		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: node.ID}); err != nil {
+		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: node.ID, Reason: c.Reason}); err != nil {
 			return fmt.Errorf("node %s: %w", node.ID, err)
 		}
 		results = append(results, actionResult{Action: api.Cordon, Node: node.ID, Done: true})
@@ -127,6 +147,7 @@ func cordoned(node string) string {
 
 type uncordonCommand struct {
 	Node string `arg:"" help:"Id of the node, or NODE/INSTANCE for one app instance."`
+	reasonFlag
 	target
 }
 
@@ -146,7 +167,7 @@ func (c *uncordonCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	isDraining := slices.ContainsFunc(list.Nodes, func(node api.Node) bool { return node.ID == c.Node && node.State == "draining" })
-	return c.runAction(ctx, session, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, isDraining))
+	return c.runAction(ctx, session, api.Action{Verb: api.Uncordon, Node: c.Node, Reason: c.Reason}, uncordoned(c.Node, before, isDraining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
@@ -170,24 +191,29 @@ func uncordoned(node string, before api.Policy, isDraining bool) string {
 
 type pauseCommand struct {
 	For string `required:"" help:"Duration, up to 168h; an election restarts it." placeholder:"DURATION"`
+	reasonFlag
 	target
 }
 
 // Run pauses planned moves.
 func (c *pauseCommand) Run(ctx context.Context, session *session) error {
-	return c.runAction(ctx, session, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
+	return c.runAction(ctx, session, api.Action{Verb: api.Pause, For: c.For, Reason: c.Reason}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
 }
 
-type resumeCommand struct{ target }
+type resumeCommand struct {
+	reasonFlag
+	target
+}
 
 // Run ends a pause.
 func (c *resumeCommand) Run(ctx context.Context, session *session) error {
-	return c.runAction(ctx, session, api.Action{Verb: api.Resume}, "planned moves go on")
+	return c.runAction(ctx, session, api.Action{Verb: api.Resume, Reason: c.Reason}, "planned moves go on")
 }
 
 type weightCommand struct {
 	Node   string `arg:"" help:"Id of the node."`
 	Weight string `arg:"" help:"Weight relative to other nodes, 1 to 1000; 0 restores the configured weight."`
+	reasonFlag
 	target
 }
 
@@ -201,7 +227,7 @@ func (c *weightCommand) Run(ctx context.Context, session *session) error {
 	if weight == 0 {
 		success = "node " + c.Node + " has the weight that it was started with"
 	}
-	return c.runAction(ctx, session, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
+	return c.runAction(ctx, session, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight), Reason: c.Reason}, success)
 }
 
 // zonePrefix marks a zone in the arguments of pin.
@@ -210,12 +236,13 @@ const zonePrefix = "zone="
 type pinCommand struct {
 	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key is set, and the node or zone."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
+	reasonFlag
 	target
 }
 
 // Run pins a shard to a node or a zone.
 func (c *pinCommand) Run(ctx context.Context, session *session) error {
-	action := api.Action{Verb: api.Pin}
+	action := api.Action{Verb: api.Pin, Reason: c.Reason}
 	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
@@ -234,12 +261,13 @@ func (c *pinCommand) Run(ctx context.Context, session *session) error {
 type unpinCommand struct {
 	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key is set."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
+	reasonFlag
 	target
 }
 
 // Run removes the pin of a shard.
 func (c *unpinCommand) Run(ctx context.Context, session *session) error {
-	action := api.Action{Verb: api.Unpin}
+	action := api.Action{Verb: api.Unpin, Reason: c.Reason}
 	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type policyCluster struct {
 	*cluster
 	looks   atomic.Int32
 	drained []string
+	reasons []api.PolicyReason
 	left    []api.DrainState // one for each poll; nothing after the last
 }
 
@@ -26,6 +27,7 @@ func (c *policyCluster) Policy() api.Policy {
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
 		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
 		Quarantined: []api.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
+		Reasons:     c.reasons,
 	}
 }
 
@@ -79,6 +81,48 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		if got != want {
 			t.Errorf("%s did %+v, want %+v", line, got, want)
 		}
+	}
+}
+
+// Each command that changes the cluster accepts a reason.
+func TestEachActionSendsItsReason(t *testing.T) {
+	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}, drained: []string{"a"}}
+	addr := serveCluster(t, c)
+	seen := map[api.Verb]bool{}
+	for _, line := range []string{
+		"drain b", "drain b --wait", "cordon b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "rebalance", "remove b", "step-down",
+		"quarantine alice", "quarantine --lift alice",
+	} {
+		code, _, errOut := run(t, line+" --reason rack --admin="+addr)
+		if code != 0 {
+			t.Errorf("%s: exit %d: %s", line, code, errOut)
+			continue
+		}
+		got := <-c.done
+		seen[got.Verb] = true
+		if got.Reason != "rack" {
+			t.Errorf("%s sent the reason %q", line, got.Reason)
+		}
+	}
+	for verb := api.Remove; verb <= api.Rebalance; verb++ {
+		if !seen[verb] {
+			t.Errorf("no command for %s was tried", verb)
+		}
+	}
+	for line, want := range map[string]string{
+		"settings":        "--reason belongs to a change",
+		"websockets":      "--reason need move-test",
+		"quarantine":      "--reason need a key",
+		"policy --json":   "unknown flag --reason",
+		"upgrade status":  "unknown flag --reason",
+		"quarantine --x=": "unknown flag --x",
+	} {
+		if code, _, errOut := run(t, line+" --reason rack --admin="+addr); code != 2 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+	if code, _, errOut := run(t, "drain --local --reason rack"); code != 2 || !strings.Contains(errOut, "--reason is stored by the cluster") {
+		t.Errorf("drain --local: exit %d, %q", code, errOut)
 	}
 }
 
@@ -203,13 +247,19 @@ func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 }
 
 func TestPolicyIsShown(t *testing.T) {
-	c := &policyCluster{cluster: &cluster{}, drained: []string{"a"}}
+	one, two := uint32(1), uint32(2)
+	c := &policyCluster{cluster: &cluster{}, drained: []string{"a"}, reasons: []api.PolicyReason{
+		{Action: "drain", Node: "a", Reason: "disk"},
+		{Action: "pin", Shard: &one, Reason: "cache"},
+		{Action: "pause", Reason: "night work"},
+		{Action: "quarantine", Shard: &two, Hash: "00000000000000ab", Reason: "loops"},
+	}}
 	_, out, _ := run(t, "policy --admin="+serveCluster(t, c))
 	var lines []string
 	for _, r := range rows(out) {
 		lines = append(lines, strings.Join(r, " "))
 	}
-	if want := []string{"ASKED OF", "drain a", "cordon d", "weight 3 b", "pin shard 1 b", "pin shard 2 zone=east", "quarantine key_hash 00000000000000aa of shard 2", "quarantine key_hash 00000000000000ab of shard 2", "pause for 30m all planned moves"}; !slices.Equal(lines, want) {
+	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
 		t.Errorf("policy wrote %q, want %q", lines, want)
 	}
 }

@@ -14,6 +14,7 @@ type quarantineCommand struct {
 	Lift  bool    `help:"End the quarantine of the key."`
 	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
 	Shard *uint32 `help:"Shard of the key with this --hash." placeholder:"N"`
+	reasonFlag
 	target
 }
 
@@ -43,7 +44,7 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	}
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
-		lifted, liftErr := node.Lift(ctx, name)
+		lifted, liftErr := node.Lift(ctx, name, c.Reason)
 		if liftErr != nil {
 			return liftErr
 		}
@@ -53,7 +54,7 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	if c.For != "" {
 		until = "for " + c.For
 	}
-	action, err := node.Quarantine(ctx, name, c.For)
+	action, err := node.Quarantine(ctx, name, c.For, c.Reason)
 	if err != nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func (c *quarantineCommand) printResult(session *session, action api.Action, sta
 
 // list prints the quarantined keys.
 func (c *quarantineCommand) list(ctx context.Context, session *session, node *client.Client) error {
-	if c.Lift || c.For != "" {
-		return usageError("--lift and --for need a key: add the key, or --shard with --hash")
+	if c.Lift || c.For != "" || c.Reason != "" {
+		return usageError("--lift, --for and --reason need a key: add the key, or --shard with --hash")
 	}
 	policy, err := node.Policy(ctx)
 	if err != nil {
@@ -85,13 +86,14 @@ func (c *quarantineCommand) list(ctx context.Context, session *session, node *cl
 		_, err = fmt.Fprintln(session.out, "no key is in quarantine")
 		return err
 	}
-	table := newTable(session.out, "SHARD", "KEY-HASH", "FOR", "STATE")
+	table := newTable(session.out, "SHARD", "KEY-HASH", "FOR", "STATE", "REASON")
 	for _, key := range policy.Quarantined {
 		state := "refused"
 		if !key.Known {
 			state = "not refused: the secret has changed since"
 		}
-		table.row(key.Shard, key.Hash, key.For, state)
+		rows := policyRows{policy: policy}
+		table.row(key.Shard, key.Hash, key.For, state, rows.reasonOf(api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash}))
 	}
 	return table.flush()
 }

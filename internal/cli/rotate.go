@@ -6,7 +6,10 @@ import (
 	"strings"
 )
 
-type rotateCommand struct{ target }
+type rotateCommand struct {
+	reasonFlag
+	target
+}
 
 // Help describes the rotation with this command and the manual rotation.
 func (c *rotateCommand) Help() string {
@@ -41,7 +44,7 @@ func (c *rotateCommand) Run(ctx context.Context, session *session) error {
 		return err
 	}
 	defer client.Close()
-	rotation, err := client.Rotate(ctx)
+	rotation, err := client.Rotate(ctx, c.Reason)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ type settingsCommand struct {
 	DeadAfter     string `help:"Time after which shards of an unresponsive node are taken over without evidence of a crash."    placeholder:"DURATION"`
 	Takeover      string `help:"Condition for taking over the shards of a crashed node."               placeholder:"timeout|lease|immediate"`
 	RebalanceMode string `help:"Shards whose requests wait while the shard map changes."                      placeholder:"incremental|stop-the-world"`
+	reasonFlag
 	target
 }
 
@@ -36,11 +37,14 @@ func (c *settingsCommand) Run(ctx context.Context, session *session) error {
 	}
 	defer client.Close()
 	change := api.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, RebalanceMode: c.RebalanceMode}
+	if change == (api.Timing{}) && c.Reason != "" {
+		return usageError("--reason belongs to a change: give a setting as well, as in: shardway settings --dead-after 5s --reason TEXT")
+	}
 	var timing api.TimingState
 	if change == (api.Timing{}) {
 		timing, err = client.Timing(ctx)
 	} else {
-		timing, err = client.ChangeTiming(ctx, change)
+		timing, err = client.ChangeTiming(ctx, change, c.Reason)
 	}
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ type websocketsCommand struct {
 	Shard *uint32 `help:"Only WebSockets of this shard." placeholder:"N"`
 	Gap   bool    `help:"With move-test, abort upstream connections as if the owner failed; apps are informed of a gap."`
 	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
+	reasonFlag
 	target
 }
 
@@ -42,8 +43,8 @@ closed with 1012. Give one of --key, --shard and --all.`
 // Run lists WebSockets, or closes the upstream connections of some.
 func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 	switch {
-	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All):
-		return usageError("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
+	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All || c.Reason != ""):
+		return usageError("--all, --key, --gap and --reason need move-test, as in: shardway websockets move-test --key alice --gap")
 	case c.Key != nil && c.Shard != nil:
 		return usageError("give --key or --shard, not both: the key determines the shard")
 	case c.All && (c.Key != nil || c.Shard != nil):
@@ -121,7 +122,7 @@ func writeUnresponsive(w io.Writer, nodes []string) error {
 
 // testMove closes upstream connections and prints how many.
 func (c *websocketsCommand) testMove(ctx context.Context, session *session, client *client.Client) error {
-	result, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
+	result, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap}, c.Reason)
 	if err != nil {
 		return err
 	}

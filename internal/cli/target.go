@@ -17,6 +17,11 @@ type target struct {
 	credentialFlags
 }
 
+// reasonFlag is the flag --reason of commands that change the cluster.
+type reasonFlag struct {
+	Reason string `help:"Reason for the log, the events and the policy, up to 200 bytes." placeholder:"TEXT"`
+}
+
 // client returns a client for the admin port of the node.
 func (t *target) client(session *session) (*client.Client, error) { return t.clientOf(session, "") }
 

@@ -39,12 +39,13 @@ func (c *upgradeStatusCommand) Run(ctx context.Context, session *session) error 
 }
 
 type upgradeFinalizeCommand struct {
+	reasonFlag
 	target
 }
 
 // Run raises the format version.
 func (c *upgradeFinalizeCommand) Run(ctx context.Context, session *session) error {
-	return c.upgrade(session, func(c *client.Client) (api.UpgradeState, error) { return c.FinalizeUpgrade(ctx) })
+	return c.upgrade(session, func(client *client.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx, c.Reason) })
 }
 
 // upgrade runs call and prints the upgrade state it returns.

@@ -1,9 +1,11 @@
 package adminapi
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
+	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/shardmap"
@@ -23,10 +25,30 @@ func (a *API) Policy() api.Policy {
 	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
 		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})
 	}
+	result.Reasons = policyReasons(policy)
 	if policy.Pause > 0 {
 		result.Pause = timingrules.Short(policy.Pause)
 	}
 	return result
+}
+
+// policyReasons returns the reasons of operators in the form of the admin API.
+func policyReasons(policy *ack.Policy) []api.PolicyReason {
+	verbs := map[ack.ChangeKind]api.Verb{
+		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine,
+	}
+	reasons := []api.PolicyReason{}
+	for _, item := range slices.SortedFunc(maps.Keys(policy.Reasons), ack.PolicyItem.Compare) {
+		reason := api.PolicyReason{Action: verbs[item.Kind].String(), Node: string(item.Node), Reason: policy.Reasons[item]}
+		if item.Kind == ack.ChangePin {
+			reason.Shard = (*uint32)(&item.Shard)
+		}
+		if item.Kind == ack.ChangeQuarantine {
+			reason.Shard, reason.Hash = (*uint32)(&item.KeyFingerprint.Shard), fmt.Sprintf("%016x", item.KeyFingerprint.Hash)
+		}
+		reasons = append(reasons, reason)
+	}
+	return reasons
 }
 
 // sortedNodeIDs returns the sorted IDs of a set of nodes.

@@ -65,7 +65,7 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 
 // parseAction converts an action to a change of the policy, or returns why the action is invalid.
 func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
-	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone}
+	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone, Reason: action.Reason}
 	policy := l.options.View.State().Policy()
 	node, _, isInstance := shardmap.ParseInstance(change.Node)
 	if isInstance && !policy.Drained[change.Node] {
@@ -333,7 +333,7 @@ func parseQuarantine(action api.Action, policy *ack.Policy) (ack.Change, error) 
 	if err != nil {
 		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is not a key hash: give 16 hexadecimal digits", api.ErrInvalid, action.Hash)
 	}
-	change := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(action.Shard), Hash: hash, HashKeyID: action.Under}}
+	change := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(action.Shard), Hash: hash, HashKeyID: action.Under}, Reason: action.Reason}
 	if action.Verb == api.Lift {
 		change.Kind = ack.ChangeEndQuarantine
 		if IsQuarantined(policy, change.KeyFingerprint.Shard, hash) {
