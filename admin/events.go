@@ -33,12 +33,13 @@ const (
 
 // eventsEndpoint serves the events of this node, starting after the event in Last-Event-ID or
 // "after", or with the oldest event. The response is a list if the client prefers JSON or
-// specifies "wait", and otherwise a stream of server-sent events (HTML standard, section 9.2).
+// specifies "wait", and otherwise a stream of server-sent events (HTML standard, section 9.2). With "shards=1", the
+// events shards-moved contain lists of shards.
 func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if s.events == nil {
 		return problem.New(problem.NotFound, "this node keeps no events")
 	}
-	values, err := query(r, "after", "wait")
+	values, err := query(r, "after", "wait", "shards")
 	if err != nil {
 		return err
 	}
@@ -53,6 +54,15 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	cursor, err := s.events.Read(after)
 	if err != nil {
 		return badParam(name, truncate(after), "is not the id of an event: give one as it came, or none")
+	}
+	if text := values.get("shards"); text != "" {
+		includes, err := strconv.ParseBool(text)
+		if err != nil {
+			return badParam("shards", truncate(text), "must be 1 (with the lists of moved shards) or 0")
+		}
+		if includes {
+			cursor.IncludeShards()
+		}
 	}
 	if !s.eventReaders.Acquire(r.RemoteAddr) {
 		return &problem.Problem{Code: problem.NotReady, Detail: "too many read the events of this node: ask another one, or try again", RetryAfter: streamRetryAfter}

@@ -294,7 +294,13 @@ func TestEventsAsAList(t *testing.T) {
 			t.Errorf("Accept %q gets %q, want %q", accept, res.Header().Get("Content-Type"), want)
 		}
 	}
-	for target, want := range map[string]int{"/v1/events?wait=x": 400, "/v1/events?after=17": 400, "/v1/events?since=1": 400} {
+	r.Add(event.Event{Kind: event.ShardsMoved, Shards: []event.MovedShards{{To: "n1", Shards: []uint16{3}}}})
+	for query, want := range map[string]int{"": 0, "&shards=0": 0, "&shards=1": 1} {
+		if last := list(t, h, "/v1/events?wait=0&after="+more.Next+query).Events; len(last) != 1 || len(last[0].Shards) != want {
+			t.Errorf("%q = %+v, want %d lists of shards", query, last, want)
+		}
+	}
+	for target, want := range map[string]int{"/v1/events?shards=x": 400, "/v1/events?wait=x": 400, "/v1/events?after=17": 400, "/v1/events?since=1": 400} {
 		if res := fetchJSON(t, h, "GET", target, ""); res.Code != want {
 			t.Errorf("%s = %d %s", target, res.Code, body(res))
 		}

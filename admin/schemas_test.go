@@ -160,7 +160,7 @@ func (w *writer) kind(e ast.Expr) (string, error) {
 			return "type: boolean", nil
 		case "float64":
 			return "type: number", nil
-		case "int", "int32", "int64", "uint8", "uint32", "uint64":
+		case "int", "int32", "int64", "uint8", "uint16", "uint32", "uint64":
 			return "type: integer", nil
 		}
 		return `$ref: "#/components/schemas/` + e.Name + `"`, w.schema(e.Name)

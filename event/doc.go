@@ -6,6 +6,11 @@
 // ring nor other readers. A reader that was too slow receives a [Lost] event with the number
 // of events that it missed.
 //
+// # Memory
+//
+// A ring has a fixed number of events. The lists of shards of its shards-moved events have a limit of their own
+// ([Options.ShardMemory]), because a map change can move up to 65,536 shards.
+//
 // # Event ids
 //
 // The id of an event contains a random number of the process and the number of the event.

@@ -36,6 +36,12 @@ type Event struct {
 	Finding *diagnosis.Finding `json:"finding,omitempty"`
 	Action  *AdminAction       `json:"action,omitempty"`
 	Sockets *Sockets           `json:"websockets,omitempty"`
+	// Shards lists the shards of a shards-moved event. It is only for readers that ask for it; see Cursor.IncludeShards.
+	Shards []MovedShards `json:"shards,omitempty"`
+	// ShardsOmitted means that the ring has dropped Shards, because newer lists needed the memory.
+	ShardsOmitted bool `json:"shards_omitted,omitempty"`
+	// Join is set for the kind join-completed.
+	Join *Join `json:"join,omitempty"`
 	// Unreleased is set for the kind not-released.
 	Unreleased *Unreleased `json:"unreleased,omitempty"`
 	// Missed is the number of events that a lost event replaces. 0 means unknown.
@@ -78,9 +84,45 @@ type ShardMoves struct {
 	Shards       int    `json:"shards"`
 }
 
-// Phase is the duration of one phase of a change.
+// MovedShards lists the shards that moved from one owner to another. From is empty for orphaned shards, and To for
+// shards that have no owner any more. The numbers of app instances have the meaning of those of ShardMoves.
+type MovedShards struct {
+	From         string `json:"from,omitempty"`
+	FromInstance int    `json:"from_instance,omitempty"`
+	To           string `json:"to,omitempty"`
+	ToInstance   int    `json:"to_instance,omitempty"`
+	// Shards contains the numbers of the shards in ascending order.
+	Shards []uint16 `json:"shards"`
+}
+
+// Join describes how the reporting process joined its cluster.
+type Join struct {
+	// MS is the time in milliseconds from the start of the process until it was part of the cluster.
+	MS float64 `json:"ms"`
+	// Steps contains the steps that occurred, in the order in which they ended. The duration of a step is the time since
+	// the end of the previous step, so all durations together are MS.
+	Steps []Phase `json:"steps"`
+}
+
+// Steps of a join.
+const (
+	StepAnnounce = "announce" // until gossip of the node has contact to another node
+	StepServer   = "server"   // until the Raft configuration contains the node
+	StepSnapshot = "snapshot" // until the node has installed a snapshot of the leader
+	StepLog      = "log"      // until the node has caught up with the log of the leader
+	StepApp      = "app"      // until the app has passed a health check
+	StepLease    = "lease"    // until the node has its first lease
+	StepMap      = "map"      // until a map that contains the node is in force
+)
+
+// JoinSteps returns the names of all steps of a join.
+func JoinSteps() []string {
+	return []string{StepAnnounce, StepServer, StepSnapshot, StepLog, StepApp, StepLease, StepMap}
+}
+
+// Phase is the duration of one phase of a change, or of one step of a join.
 type Phase struct {
-	Name string  `json:"name"` // one of drain, wait, log, acknowledge and commit
+	Name string  `json:"name"` // one of drain, wait, log, acknowledge and commit; for a step, one of JoinSteps
 	MS   float64 `json:"ms"`   // duration in milliseconds
 }
 

@@ -43,6 +43,12 @@ const (
 	// MapAbandoned means that another proposal replaces the map before it was in force. Reason is the reason of that
 	// proposal, and Change describes the map that was given up.
 	MapAbandoned
+	// ShardsMoved means that a map is in force in which shards have another owner than in the map before it. It has a
+	// Change, and Shards for readers that ask for them.
+	ShardsMoved
+	// JoinCompleted means that the process of the reporting node is part of the cluster; see Join. Each process reports it
+	// once: with its first lease and a map that contains it, or, for a gateway, when it has caught up with the log.
+	JoinCompleted
 	// AppUnhealthy and AppHealthy mean that the app of Node fails its health checks, or passes them
 	// again. The node itself and the leader report it.
 	AppUnhealthy
@@ -79,6 +85,7 @@ func names() []string {
 		NodeRestarting: "node-restarting", NodeRestarted: "node-restarted", NodeDropped: "node-dropped",
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed", MapAbandoned: "map-abandoned",
+		ShardsMoved: "shards-moved", JoinCompleted: "join-completed",
 		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared", ClusterStateChanged: "cluster-state",
 		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ProcessFailed: "process-failed", ActionRequested: "action", Lost: "lost",
 	}

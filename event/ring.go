@@ -13,6 +13,13 @@ import (
 // many events, and takes a few hundred kilobytes.
 const defaultCapacity = 1024
 
+// defaultShardMemory is the limit of the memory of all lists of shards in a ring if Options.ShardMemory is 0. It covers
+// the moves of about 500,000 shards.
+const defaultShardMemory = 1 << 20
+
+// shardListOverhead is the memory of a MovedShards without its shards, roughly.
+const shardListOverhead = 96
+
 // runIDDigits is the number of hexadecimal digits of Options.RunID in an event ID.
 const runIDDigits = 16
 
@@ -33,6 +40,9 @@ type Options struct {
 	RunID uint64
 	// Capacity is the number of events that the ring keeps. 0 means 1024.
 	Capacity int
+	// ShardMemory is the maximum memory in bytes of all lists of shards (Event.Shards) in the ring. Beyond it, the ring
+	// drops the oldest lists, and keeps their events. 0 means 1 MiB.
+	ShardMemory int
 	// Stamp returns the current Stamp of the node. It is called for each event and must not block.
 	// nil means that all events have a zero Stamp.
 	Stamp func() Stamp
@@ -51,6 +61,9 @@ type Ring struct {
 		events     []Event       // event number n is at index (n-1) modulo Capacity
 		lastNumber uint64        // number of the newest event; 0 if there is none
 		changed    chan struct{} // closed and replaced by each Add
+		// shardMemory is the memory of all lists of shards. No event before listsFrom has one.
+		shardMemory int
+		listsFrom   uint64
 	}
 }
 
@@ -58,6 +71,9 @@ type Ring struct {
 func NewRing(options Options) *Ring {
 	if options.Capacity <= 0 {
 		options.Capacity = defaultCapacity
+	}
+	if options.ShardMemory <= 0 {
+		options.ShardMemory = defaultShardMemory
 	}
 	if options.Stamp == nil {
 		options.Stamp = func() Stamp { return Stamp{} }
@@ -87,11 +103,39 @@ func (r *Ring) Add(added Event) {
 	if len(r.mu.events) < r.options.Capacity {
 		r.mu.events = append(r.mu.events, added)
 	} else {
-		oldest := (added.Seq - 1) % uint64(r.options.Capacity)
-		r.mu.events[oldest] = added
+		oldest := r.atLocked(added.Seq)
+		r.mu.shardMemory -= shardMemory(oldest.Shards)
+		*oldest = added
 	}
+	r.mu.shardMemory += shardMemory(added.Shards)
+	r.limitShardMemoryLocked()
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
+}
+
+// atLocked returns the place of the event with a number, which must be in the ring, or must replace the oldest event.
+func (r *Ring) atLocked(number uint64) *Event {
+	return &r.mu.events[(number-1)%uint64(r.options.Capacity)]
+}
+
+// limitShardMemoryLocked drops the oldest lists of shards until the others fit into Options.ShardMemory.
+func (r *Ring) limitShardMemoryLocked() {
+	beforeOldest := r.mu.lastNumber - uint64(len(r.mu.events))
+	r.mu.listsFrom = max(r.mu.listsFrom, beforeOldest+1)
+	for ; r.mu.shardMemory > r.options.ShardMemory; r.mu.listsFrom++ {
+		if e := r.atLocked(r.mu.listsFrom); e.Shards != nil {
+			r.mu.shardMemory -= shardMemory(e.Shards)
+			e.Shards, e.ShardsOmitted = nil, true
+		}
+	}
+}
+
+// shardMemory returns the memory of lists of shards in bytes, roughly.
+func shardMemory(lists []MovedShards) (bytes int) {
+	for i := range lists {
+		bytes += shardListOverhead + 2*cap(lists[i].Shards)
+	}
+	return bytes
 }
 
 // now returns the current time in the precision of an event.
@@ -107,7 +151,13 @@ type Cursor struct {
 	ring     *Ring
 	lastSeen uint64 // number of the last event that the reader has received
 	lost     string // reason of a gap that the reader has not been informed of; empty if there is none
+
+	includesShards bool
 }
+
+// IncludeShards makes Next return the lists of shards of shards-moved events (Event.Shards). Without it, these events
+// contain only numbers of shards.
+func (c *Cursor) IncludeShards() { c.includesShards = true }
 
 // Read returns a cursor that starts after the event with the id after. If after is empty, the cursor starts
 // with the oldest event of the ring. Read returns an error if after is not a valid event ID.
@@ -169,8 +219,12 @@ func (c *Cursor) Next(limit int) (events []Event, moreAvailable <-chan struct{})
 		if c.lastSeen == r.mu.lastNumber {
 			break
 		}
-		events = append(events, r.mu.events[c.lastSeen%uint64(r.options.Capacity)])
 		c.lastSeen++
+		next := *r.atLocked(c.lastSeen)
+		if !c.includesShards {
+			next.Shards, next.ShardsOmitted = nil, false
+		}
+		events = append(events, next)
 	}
 	if c.lastSeen < r.mu.lastNumber {
 		return events, closedChan()

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,65 @@ func TestKindsHaveNames(t *testing.T) {
 	}
 	if got := event.Kind(200).String(); got != "Kind(200)" {
 		t.Errorf("String = %q", got)
+	}
+}
+
+// Only readers that ask receive lists of shards. The lists of a ring have a memory limit: the oldest ones are dropped,
+// and their events stay.
+func TestShardListsHaveABound(t *testing.T) {
+	r := event.NewRing(event.Options{Node: "a", RunID: 7, Capacity: 4, ShardMemory: 1000})
+	add := func(node string, shards int) {
+		var lists []event.MovedShards
+		if shards > 0 {
+			lists = []event.MovedShards{{To: node, Shards: make([]uint16, shards)}}
+		}
+		r.Add(event.Event{Kind: event.ShardsMoved, Node: node, Shards: lists})
+	}
+	shown := func() string {
+		c := read(t, r, "")
+		c.IncludeShards()
+		events, _ := c.Next(9)
+		var b strings.Builder
+		for _, e := range events {
+			b.WriteString(" " + e.Node)
+			for _, l := range e.Shards {
+				b.WriteString(":" + strconv.Itoa(len(l.Shards)))
+			}
+			if e.ShardsOmitted {
+				b.WriteString("-")
+			}
+		}
+		return strings.TrimSpace(b.String())
+	}
+	for _, x := range []struct {
+		node   string
+		shards int
+		want   string
+	}{
+		{"1", 200, "1:200"}, // 496 bytes
+		{"2", 0, "1:200 2"},
+		{"3", 100, "1:200 2 3:100"},    // 792
+		{"4", 100, "1- 2 3:100 4:100"}, // 592
+		{"5", 200, "2 3- 4:100 5:200"}, // 792
+		{"6", 600, "3- 4- 5- 6-"},      // alone more than the limit
+		{"7", 452, "4- 5- 6- 7:452"},   // exactly the limit
+		{"8", 0, "5- 6- 7:452 8"},
+		{"9", 0, "6- 7:452 8 9"},
+		{"10", 0, "7:452 8 9 10"},
+		{"11", 452, "8 9 10 11:452"}, // the list of 7 has left the ring with its event
+		{"12", 1, "9 10 11- 12:1"},
+		{"13", 0, "10 11- 12:1 13"},
+	} {
+		add(x.node, x.shards)
+		if got := shown(); got != x.want {
+			t.Errorf("after %s with %d shards: %q, want %q", x.node, x.shards, got, x.want)
+		}
+	}
+	events, _ := read(t, r, "").Next(9)
+	for _, e := range events {
+		if e.Shards != nil || e.ShardsOmitted {
+			t.Errorf("a reader that did not ask receives %+v", e)
+		}
 	}
 }
 

@@ -106,7 +106,9 @@ type agent struct {
 	changes     *eventlog.MapChangeRecorder
 	recordEvent func(event.Event)                // nil means that events are not recorded
 	startedAt   time.Duration                    // time of the clock at the start of this node
+	join        *eventlog.JoinRecorder           // records the steps of the join
 	hasJoined   bool                             // this node has had a lease; only run uses it
+	appPassed   bool                             // the app has passed a health check; only run uses it
 	receivedAt  map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard; only run uses it
 }
 
@@ -250,6 +252,10 @@ func (a *agent) observe(now time.Duration) ackagent.Observation {
 	}
 	a.appWatch.addTo(&observation)
 	a.instances.addTo(now, &observation)
+	if !observation.Unhealthy && !observation.AppUnchecked && !a.appPassed {
+		a.appPassed = true
+		a.join.End(event.StepApp)
+	}
 	return observation
 }
 
@@ -291,6 +297,7 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 		a.log.Info().Msg("lease granted")
 		if !a.hasJoined {
 			a.hasJoined = true
+			a.join.End(event.StepLease)
 			a.metrics.joins.Observe((a.clock.Precise() - a.startedAt).Seconds())
 		}
 	}
@@ -316,6 +323,7 @@ func (a *agent) PublishRouting(routing ack.Routing) {
 	a.proxy.Wake(a.router.SwapTable(routing))
 	a.changes.Routed(previous, state, a.clock.Precise())
 	if isNewCommit {
+		a.recordJoinedMap(state)
 		a.onCommit(previous.Committed(), state)
 	}
 	a.logNewSettings(previous, state)
@@ -437,6 +445,16 @@ func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
 	a.keepsShards.Store(a.protocol.MapUnchanged())
 	if a.protocol.IsUpToDate() && !a.isUpToDate.Swap(true) {
 		a.changes.CaughtUp(a.router.State())
+		a.join.End(event.StepLog)
+		a.recordJoinedMap(a.router.State())
+	}
+}
+
+// recordJoinedMap records that the committed map of state contains this node, if it does. A map that the node has read
+// from its log at the start does not count.
+func (a *agent) recordJoinedMap(state *ack.State) {
+	if a.isUpToDate.Load() && state.Committed().IsMember(a.self) {
+		a.join.End(event.StepMap)
 	}
 }
 

@@ -1,8 +1,12 @@
 package node
 
 import (
+	"time"
+
 	"shardway/admin/api"
 	"shardway/event"
+	"shardway/node/consensus"
+	"shardway/node/gossip"
 )
 
 // Events returns the ring buffer of events of this node.
@@ -10,3 +14,26 @@ func (n *Node) Events() *event.Ring { return n.events }
 
 // Moves returns the most recent moves of a shard between nodes, oldest first.
 func (n *Node) Moves(shard uint32) []api.Move { return n.fsm.moves.Of(shard) }
+
+// onSnapshot is called when a snapshot of this size was transferred in time d, including its installation.
+func (n *Node) onSnapshot(direction string, size int64, d time.Duration) {
+	n.metrics.recordSnapshot(direction, size, d)
+	if direction == consensus.SnapshotReceived {
+		n.joinSteps.End(event.StepSnapshot)
+	}
+}
+
+// recordJoinSteps records the steps of the join that members, the state of gossip, and servers, Raft's configuration,
+// show.
+func (n *Node) recordJoinSteps(members []gossip.Member, servers []consensus.Server) {
+	for _, member := range members {
+		if member.Node && member.Status == gossip.Alive && member.ID != string(n.self) {
+			n.joinSteps.End(event.StepAnnounce)
+		}
+	}
+	for _, server := range servers {
+		if server.Node() == string(n.self) {
+			n.joinSteps.End(event.StepServer)
+		}
+	}
+}

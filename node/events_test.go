@@ -2,12 +2,14 @@ package node_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"shardway/admin/api"
 	"shardway/event"
+	"shardway/shardmap"
 )
 
 // events returns the events of the node after the first n of its process, as lines such as "node-failed b (reason)", and their number.
@@ -55,10 +57,15 @@ func TestEventsReportWhatHappened(t *testing.T) {
 				p.expectEvents(0, "node-joined "+n)
 				p.expectEvents(0, "node-voter "+n)
 			}
-			p.expectEvents(0, "leader-elected "+l.name, "map-committed join")
+			p.expectEvents(0, "leader-elected "+l.name, "map-committed join", "shards-moved join")
+			p.expectEvents(0, "join-completed "+p.name)
 			p.inOrder()
+			p.expectJoinSteps()
 		}
 		w.eventsOfADrain(l)
+		for _, p := range w.running() {
+			p.expectMovedShards()
+		}
 		w.eventsOfACrash(l)
 		w.eventsOfAnElection(l)
 	})
@@ -79,6 +86,60 @@ func (p *process) inOrder() {
 			if sum != x.Moved || e.Epoch == 0 || !x.FromLog && x.Base >= e.Epoch {
 				p.w.t.Errorf("event %d of %s: %+v", i, p.name, *x)
 			}
+		}
+	}
+}
+
+// expectJoinSteps checks that the event join-completed has each step once, and that the steps take the whole time.
+func (p *process) expectJoinSteps() {
+	_, all := p.events(0)
+	var names []string
+	for _, e := range all {
+		if e.Kind != event.JoinCompleted {
+			continue
+		}
+		sum := 0.0
+		for _, step := range e.Join.Steps {
+			sum += step.MS
+			names = append(names, step.Name)
+		}
+		if math.Abs(sum-e.Join.MS) > 0.1 || sum <= 0 || e.Join.Steps[len(e.Join.Steps)-1].MS < 0 {
+			p.w.t.Errorf("%s: steps %+v of a join in %v ms", p.name, e.Join.Steps, e.Join.MS)
+		}
+	}
+	slices.Sort(names)
+	p.w.t.Logf("%s joined with %q", p.name, names)
+	if want := []string{"announce", "lease", "log", "map", "server"}; !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return n == "app" || n == "snapshot" }), want) {
+		p.w.t.Errorf("%s joined with the steps %q, want %q", p.name, names, want)
+	}
+}
+
+// expectMovedShards checks that the lists of moved shards of all events together lead to the map in force.
+func (p *process) expectMovedShards() {
+	c, err := p.node.Events().Read("")
+	if err != nil {
+		p.w.t.Fatal(err)
+	}
+	c.IncludeShards()
+	all, _ := c.Next(1 << 20)
+	owners := map[uint16]string{}
+	for _, e := range all {
+		if e.Kind == event.MapCommitted && e.Change.FromLog {
+			return // the process has started with this map
+		}
+		for _, list := range e.Shards {
+			for _, shard := range list.Shards {
+				if owners[shard] != list.From {
+					p.w.t.Errorf("%s: epoch %d moves shard %d from %q, want from %q", p.name, e.Epoch, shard, list.From, owners[shard])
+				}
+				owners[shard] = list.To
+			}
+		}
+	}
+	committed := p.node.State().Committed()
+	for shard := range shards {
+		if got, want := owners[uint16(shard)], string(committed.Owner(shardmap.Shard(shard))); got != want {
+			p.w.t.Errorf("%s: shard %d is owned by %q according to the events, want %q", p.name, shard, got, want)
 		}
 	}
 }

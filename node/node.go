@@ -112,6 +112,7 @@ type Node struct {
 	metrics       *metrics
 	events        *event.Ring                 // recent events, for the admin port
 	mapChanges    *eventlog.MapChangeRecorder // records an event for each map change
+	joinSteps     *eventlog.JoinRecorder      // records how long the steps of the join took
 	leaderTracker *eventlog.LeaderTracker     // records an event for each new leader
 
 	// Start and stop.
@@ -268,6 +269,9 @@ func (n *Node) newEventLog() {
 		OnPhase:     func(phase string, d time.Duration) { n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds()) },
 		OnCommitted: func(moved int) { n.metrics.shardsMoved.Add(float64(moved)) },
 		OnAbandoned: func(reason string) { n.metrics.mapChangesFailed.WithLabelValues(reason).Inc() },
+	})
+	n.joinSteps = eventlog.NewJoinRecorder(eventlog.JoinOptions{
+		Self: string(n.self), Ring: n.events, IsGateway: n.options.Gateway, ChecksApp: n.health != nil, Now: n.options.Clock.Precise,
 	})
 }
 
@@ -443,7 +447,7 @@ func (n *Node) openRaft() error {
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.serverID, Stream: n.stream, FSM: n.fsm, Stores: n.stores, OnFailure: n.failures.fail, OnStall: n.diskStall.set, Log: n.options.Log,
 		HeartbeatTimeout: n.options.RaftTimeout, ElectionTimeout: n.options.RaftTimeout, LeaderLease: n.options.RaftTimeout,
-		SnapshotInterval: snapshotCheckInterval, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat, OnSnapshot: n.metrics.recordSnapshot,
+		SnapshotInterval: snapshotCheckInterval, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat, OnSnapshot: n.onSnapshot,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // this error already contains a remedy
@@ -499,6 +503,7 @@ func (n *Node) newAgent() {
 		orphanedForwards: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded},
 		moveStages:       n.idleTracker.Stages,
 		changes:          n.mapChanges,
+		join:             n.joinSteps,
 		recordEvent:      func(e event.Event) { n.events.Add(e) },
 		receivedAt:       make(map[shardmap.Shard]time.Duration),
 		startedAt:        n.options.Clock.Precise(),

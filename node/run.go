@@ -224,7 +224,7 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent 
 // followMembership follows changes of the other nodes and of the cluster until ctx ends:
 //
 //   - It updates the addresses of the nodes.
-//   - It records events of nodes.
+//   - It records events of nodes, and steps of the join of this node.
 //   - It adopts the cluster ID and the format version in the log, and checks the timing in the log.
 func (n *Node) followMembership(ctx context.Context) {
 	ticker := n.scheduler.NewTicker(pollInterval)
@@ -233,7 +233,9 @@ func (n *Node) followMembership(ctx context.Context) {
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
-		watcher.Observe(n.gossip.Members(), n.raft.Configuration(), n.router.State())
+		members, servers := n.gossip.Members(), n.raft.Configuration()
+		watcher.Observe(members, servers, n.router.State())
+		n.recordJoinSteps(members, servers)
 		select {
 		case <-ctx.Done():
 			return

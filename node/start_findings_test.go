@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -86,6 +87,13 @@ func TestEachMapChangeHasOneReason(t *testing.T) {
 			reason string
 		}{{first, "join"}, {w.leader(), "new-leader"}} {
 			told := 0
+			isFirst := func(e event.Event) bool { return e.Kind == event.MapProposed }
+			if all := allEvents(x.p); all[slices.IndexFunc(all, isFirst)].Reason != "join" {
+				w.t.Errorf("node %s: the first map has another reason than join", x.p.name)
+			}
+			if moves := x.p.node.Moves(0); moves[0].Reason != "join" {
+				w.t.Errorf("node %s: the first owner of shard 0 has the reason %q, want join", x.p.name, moves[0].Reason)
+			}
 			for _, e := range allEvents(x.p) {
 				if e.Kind == event.MapProposed && e.Reason == x.reason {
 					told++

@@ -123,14 +123,24 @@ func (c *Client) DrainState(ctx context.Context, node string) (api.DrainState, e
 	return getJSON[api.DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
 }
 
-// Events returns the events after the event with this ID, or all events if after is empty. If
-// there are none, it waits for the next event, for up to 1 min.
-func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (api.EventList, error) {
-	query := url.Values{"wait": {wait.String()}}
-	if after != "" {
-		query.Set("after", after)
+// EventQuery selects events.
+type EventQuery struct {
+	After string        // ID of the event before the first one; empty means all events
+	Wait  time.Duration // for the next event if there are none, up to 1 min
+	// Shards adds the lists of moved shards to the events.
+	Shards bool
+}
+
+// Events returns the events that the query selects.
+func (c *Client) Events(ctx context.Context, selected EventQuery) (api.EventList, error) {
+	query := url.Values{"wait": {selected.Wait.String()}}
+	if selected.After != "" {
+		query.Set("after", selected.After)
 	}
-	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + query.Encode(), serverWait: min(wait, api.MaxWait)})
+	if selected.Shards {
+		query.Set("shards", "1")
+	}
+	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + query.Encode(), serverWait: min(selected.Wait, api.MaxWait)})
 }
 
 // Fetch returns the response to GET path without decoding it.

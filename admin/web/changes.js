@@ -15,7 +15,7 @@ function takeEvent(e) {
     const before = happened.findIndex((x) => x.epoch === e.epoch && x.kind.startsWith('map-'));
     if (before >= 0) happened[before] = { ...e, time: happened[before].time, ended: e.time };
     else happened.push(e);
-  } else if (!['node-voter', 'node-nonvoter'].includes(e.kind)) {
+  } else if (!['node-voter', 'node-nonvoter', 'shards-moved'].includes(e.kind)) {
     happened.push(e);
   }
   if (happened.length > 4 * mostLines) happened = happened.slice(-2 * mostLines);

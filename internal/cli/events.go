@@ -27,6 +27,7 @@ const (
 type eventsCommand struct {
 	Follow bool   `help:"Also print new events, until interrupted." short:"f"`
 	After  string `help:"Only events after the event with this ID."              placeholder:"ID"`
+	Shards bool   `help:"Also print the numbers of the shards that moved."`
 	target
 }
 
@@ -38,27 +39,27 @@ With --json, each line contains one event; docs/reference/events.md describes th
 
 // Run prints the stored events, and with --follow also new ones.
 func (c *eventsCommand) Run(ctx context.Context, session *session) error {
-	client, err := c.client(session)
+	events, err := c.client(session)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer events.Close()
 	if !c.Follow {
-		list, err := client.Events(ctx, c.After, 0)
+		list, err := events.Events(ctx, client.EventQuery{After: c.After, Shards: c.Shards})
 		if err != nil {
 			return err
 		}
 		return c.write(session.out, list.Events)
 	}
-	return c.follow(ctx, session, client)
+	return c.follow(ctx, session, events)
 }
 
 // follow prints events until ctx ends. If the node does not respond, it retries, because the node may
 // be restarting, and prints one message.
-func (c *eventsCommand) follow(ctx context.Context, session *session, client *client.Client) error {
+func (c *eventsCommand) follow(ctx context.Context, session *session, events *client.Client) error {
 	after, wait, unreachable := c.After, time.Duration(0), false
 	for {
-		list, err := client.Events(ctx, after, wait)
+		list, err := events.Events(ctx, client.EventQuery{After: after, Wait: wait, Shards: c.Shards})
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // interrupted by the user
@@ -123,6 +124,19 @@ func formatEvent(ev *event.Event) string {
 	}
 	if change := ev.Change; change != nil {
 		words = append(words, formatChange(change)...)
+	}
+	for _, list := range ev.Shards {
+		from, to := cmp.Or(ownerName(list.From, list.FromInstance), "orphaned"), cmp.Or(ownerName(list.To, list.ToInstance), "orphaned")
+		words = append(words, from+"→"+to+": "+formatRanges(list.Shards))
+	}
+	if ev.ShardsOmitted {
+		words = append(words, "shards no longer stored")
+	}
+	if join := ev.Join; join != nil {
+		words = append(words, fmt.Sprintf("in %.0f ms", join.MS))
+		for _, step := range join.Steps {
+			words = append(words, fmt.Sprintf("%s %.0f ms", step.Name, step.MS))
+		}
 	}
 	if finding := ev.Finding; finding != nil {
 		words = append(words, fmt.Sprintf("%s %s: %s", finding.Severity, finding.Code, finding.Text))

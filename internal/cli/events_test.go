@@ -53,6 +53,25 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// With --shards, the command prints which shards moved. The text has ranges, and JSON has lists.
+func TestEventsWithShards(t *testing.T) {
+	r, at := startNodeWithEvents(t)
+	r.Add(event.Event{Kind: event.ShardsMoved, Change: &event.Change{Moved: 5}, Shards: []event.MovedShards{{From: "b", To: "a", Shards: []uint16{0, 1, 2, 7}}, {To: "c", Shards: []uint16{9}}}})
+	r.Add(event.Event{Kind: event.JoinCompleted, Node: "a", Join: &event.Join{MS: 51, Steps: []event.Phase{{Name: event.StepLog, MS: 30.2}, {Name: event.StepMap, MS: 20.8}}}})
+	code, out, errOut := run(t, "events --shards --after 0000000000000007-3"+at)
+	for _, want := range []string{"moved 5 (here +0 -0)  b→a: 0-2,7  orphaned→c: 9", "a  in 51 ms  log 30 ms  map 21 ms"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit %d: %q %s, want %q", code, out, errOut, want)
+		}
+	}
+	if _, out, _ = run(t, "events --json --shards --after 0000000000000007-3"+at); !strings.Contains(out, `"shards":[{"from":"b","to":"a","shards":[0,1,2,7]},{"to":"c","shards":[9]}]`) {
+		t.Errorf("JSON: %s", out)
+	}
+	if _, out, _ = run(t, "events --after 0000000000000007-3"+at); strings.Contains(out, "0-2") {
+		t.Errorf("without --shards: %s", out)
+	}
+}
+
 // tail is an output that tests can wait for.
 type tail struct {
 	mu   sync.Mutex

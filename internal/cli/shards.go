@@ -188,7 +188,7 @@ func compareGroups(a, b group) int {
 
 // formatRanges formats sorted numbers as ranges, such as 0-3,7,9-12. It truncates a list that is longer
 // than maxRangesBytes.
-func formatRanges(numbers []uint32) string {
+func formatRanges[N uint16 | uint32](numbers []N) string {
 	var text strings.Builder
 	for first := 0; first < len(numbers); {
 		end := first + 1

@@ -78,8 +78,14 @@ func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
 	same(t, named(t, "Phases"), event.Phases())
 	same(t, named(t, "Fields"), fields(reflect.TypeFor[event.Event]()))
 	same(t, named(t, "Reasons of leader-lost"), eventlog.LostReasons())
+	same(t, named(t, "Steps of a join"), event.JoinSteps())
+	for _, name := range fields(reflect.TypeFor[event.MovedShards]()) {
+		if !strings.Contains(section(t, "Lists of shards"), "`"+name+"`") {
+			t.Errorf("%s does not describe the field %q of a list of shards", eventsPage, name)
+		}
+	}
 	text := section(t, "Fields")
-	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[diagnosis.Finding](), reflect.TypeFor[event.AdminAction]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[event.Join](), reflect.TypeFor[diagnosis.Finding](), reflect.TypeFor[event.AdminAction]()} {
 		for _, name := range fields(of) {
 			if !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("%s does not describe the field %q of %s", eventsPage, name, of)

@@ -87,11 +87,11 @@ func TestReplacedProposalIsAbandoned(t *testing.T) {
 	for _, e := range events {
 		got = append(got, e.Kind.String()+" "+e.Reason)
 	}
-	want := []string{"map-proposed join", "map-committed join", "map-proposed weight", "map-abandoned missed-ack", "map-proposed missed-ack", "map-committed missed-ack"}
+	want := []string{"map-proposed join", "map-committed join", "shards-moved join", "map-proposed weight", "map-abandoned missed-ack", "map-proposed missed-ack", "map-committed missed-ack", "shards-moved missed-ack"}
 	if !slices.Equal(got, want) {
 		t.Fatalf("events %q, want %q", got, want)
 	}
-	if proposed, abandoned := events[2], events[3]; abandoned.Epoch != proposed.Epoch || abandoned.Change.Moved != proposed.Change.Moved || abandoned.Epoch == events[4].Epoch {
+	if proposed, abandoned := events[3], events[4]; abandoned.Epoch != proposed.Epoch || abandoned.Change.Moved != proposed.Change.Moved || abandoned.Epoch == events[5].Epoch {
 		t.Errorf("abandoned %+v, proposed %+v", abandoned, proposed)
 	}
 }

@@ -104,6 +104,10 @@ func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Durati
 			change := c.compare(previous.Committed(), current.Committed())
 			c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
 		}
+		isRecordedBelow := isNewProposal && isAlreadyCommitted && committed != c.open.epoch
+		if !isRecordedBelow {
+			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
+		}
 	}
 	if !isNewProposal {
 		return
@@ -121,6 +125,7 @@ func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Durati
 	if isAlreadyCommitted {
 		c.recordProposalLocked(previous.Committed(), current, now)
 		c.recordCommitLocked(now)
+		c.recordMovedShardsLocked(previous.Committed(), current.Committed())
 	} else {
 		c.recordProposalLocked(current.Committed(), current, now)
 	}
@@ -200,8 +205,12 @@ func (c *MapChangeRecorder) CaughtUp(state *ack.State) {
 	if committed.Epoch() == 0 {
 		return // there is no map yet
 	}
+	reason := ""
+	if !state.HasOpenProposal() { // otherwise the only known reason is that of the proposal
+		reason = ReasonLabel(state.ProposalReason())
+	}
 	change := event.Change{Base: uint64(committed.Epoch()), Gained: committed.ShardCount(c.o.Self), FromLog: true}
-	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed.Epoch()), Reason: ReasonLabel(state.ProposalReason()), Change: &change})
+	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed.Epoch()), Reason: reason, Change: &change})
 }
 
 // compare returns the changes from map base to map next. It lists up to event.MaxMoves pairs of nodes, those with

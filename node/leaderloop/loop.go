@@ -249,7 +249,7 @@ func (l *Loop) logEvent(evt leader.Event) {
 func (l *Loop) logProposal(evt leader.Event) {
 	l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
 	l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
-	line := l.Log.Info().Str("reason", evt.Reason).Int("moved", evt.Moved)
+	line := l.Log.Info().Str("reason", eventlog.ReasonLabel(evt.Reason)).Int("moved", evt.Moved)
 	if evt.DeferredShards > 0 {
 		line.Int("deferred", evt.DeferredShards)
 	}

@@ -1,0 +1,48 @@
+package eventlog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"shardway/event"
+	"shardway/shardmap"
+)
+
+// recordMovedShardsLocked records the shards that have another owner in map current than in map previous, if there are
+// any. Both are committed maps. mu must be held.
+func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.Map) {
+	lists := movedShards(previous, current)
+	if len(lists) == 0 {
+		return
+	}
+	change, reason := c.compare(previous, current), ""
+	if current.Epoch() == c.open.epoch {
+		reason = c.open.reason
+	}
+	c.o.Ring.Add(event.Event{Kind: event.ShardsMoved, Epoch: uint64(current.Epoch()), Reason: reason, Change: &change, Shards: lists})
+}
+
+// movedShards returns the shards that have another owner in next than in base, by pairs of owners. Pairs with most shards
+// are first.
+func movedShards(base, next *shardmap.Map) []event.MovedShards {
+	shards := map[event.ShardMoves][]uint16{} // by the owners From and To
+	numbers := instanceNumbers{base.HasInstances() || next.HasInstances()}
+	for _, move := range shardmap.Diff(base, next) {
+		owners := event.ShardMoves{From: string(move.From), FromInstance: numbers.from(move), To: string(move.To), ToInstance: numbers.to(move)}
+		shards[owners] = append(shards[owners], uint16(move.Shard)) // a cluster has up to 65,536 shards
+	}
+	lists := make([]event.MovedShards, 0, len(shards))
+	for owners := range maps.Keys(shards) {
+		lists = append(lists, event.MovedShards{
+			From: owners.From, FromInstance: owners.FromInstance, To: owners.To, ToInstance: owners.ToInstance, Shards: slices.Clone(shards[owners]),
+		})
+	}
+	slices.SortFunc(lists, func(a, b event.MovedShards) int {
+		return cmp.Or(
+			cmp.Compare(len(b.Shards), len(a.Shards)), cmp.Compare(a.From, b.From), cmp.Compare(a.FromInstance, b.FromInstance),
+			cmp.Compare(a.To, b.To), cmp.Compare(a.ToInstance, b.ToInstance),
+		)
+	})
+	return lists
+}
