@@ -256,6 +256,7 @@ type Config struct {
 	AccessLog      string   // AccessOff, AccessStdout or a file
 	AccessLogKeys  bool     // log keys in plain text
 	AccessLogQuery bool     // log query strings
+	Webhook        string   // URL to which the node sends its events, which can contain secrets; empty means none
 	Disable        []string // optimizations that are off; each is an Optimization
 
 	// origins maps the name of a setting to the origin of its value. A setting that is missing in the map

@@ -65,7 +65,7 @@ func (c *Config) Values() []Value {
 	table := settings()
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
-		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.Origin(s.name)})
+		values = append(values, Value{Key: s.name, Value: s.shownValue(c), Origin: c.Origin(s.name)})
 	}
 	if !c.Headers.IsEmpty() {
 		values = append(values, Value{Key: headersKey, Value: c.Headers.String(), Origin: c.Origin(headersKey)})

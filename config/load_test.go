@@ -183,7 +183,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "total-timeout": "3m", "insecure": "true", "log-level": "warn", "log-format": "json",
 		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
 		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",
-		"tls-cert": "/tc", "tls-key": "/tk", "lame-duck": "3s", "access-log": "/a.log", "access-log-keys": "true", "access-log-query": "true", "disable": "parking,splice",
+		"tls-cert": "/tc", "tls-key": "/tk", "lame-duck": "3s", "access-log": "/a.log", "access-log-keys": "true", "access-log-query": "true", "disable": "parking,splice", "webhook": "https://hub.example:8443",
 	}
 	// Files that are of use only together.
 	beside := func(name string) []string {

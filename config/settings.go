@@ -26,6 +26,7 @@ type setting struct {
 	notRepeatable bool                       // the flag must not be repeated, because an operator might take it for a list
 	emptyResets   bool                       // an empty value of the flag removes the values before it
 	yamlAlias     string                     // another YAML key; empty means none
+	redact        func(string) string        // returns the value without its secrets; nil means that it has none
 }
 
 func (s setting) env() string {
@@ -51,6 +52,20 @@ func (s setting) asReloadable() setting                { s.reloadable = true; re
 func (s setting) asNotRepeatable() setting             { s.notRepeatable = true; return s }
 func (s setting) withEmptyReset() setting              { s.emptyResets = true; return s }
 func (s setting) withYAMLAlias(key string) setting     { s.yamlAlias = key; return s }
+func (s setting) withSecrets(redact func(string) string) setting {
+	s.redact = redact
+	return s
+}
+
+// shownValue returns the value of the setting in c, without secrets.
+func (s setting) shownValue(c *Config) string {
+	text := s.valueOf(c).String()
+	if s.redact != nil {
+		return s.redact(text)
+	}
+	return text
+}
+
 func inGroup(group string, settings ...setting) []setting {
 	for i := range settings {
 		settings[i].group = group
@@ -390,6 +405,8 @@ func operationSettings() []setting {
 			func(c *Config) settingValue { return boolValue{&c.AccessLogKeys} }).asReloadable(),
 		newSetting("access-log-query", "", "", "log query strings as well as paths",
 			func(c *Config) settingValue { return boolValue{&c.AccessLogQuery} }).asReloadable(),
+		newSetting("webhook", "URL", "", "http or https address to which this node sends its events, as CloudEvents in JSON batches",
+			func(c *Config) settingValue { return textValue{&c.Webhook, checkWebhook} }).withShownDefault("none").asReloadable().withSecrets(address.RedactURL),
 		newSetting("disable", "NAME", "", "optimization that this node does not use, to diagnose problems: event-loop, multiplexing, parking or splice",
 			func(c *Config) settingValue { return textListValue{&c.Disable, checkOptimization} }).asList(),
 	)
@@ -445,6 +462,12 @@ func checkProbePath(path string) *valueProblem {
 		return &valueProblem{"a path with a query", "leave out what begins with the ?: the query of a request is not looked at"}
 	}
 	return checkPath(path)
+}
+
+// checkWebhook checks the URL of the receiver of events.
+func checkWebhook(text string) *valueProblem {
+	_, err := address.ParseWebhook(text)
+	return problemOf(err)
 }
 
 // checkHostName checks a host name of a port.

@@ -58,7 +58,7 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 func (c *Config) newProblem(name string, invalid *valueProblem) Problem {
 	problem := Problem{Key: name, Origin: c.Origin(name), Message: invalid.message, Remedy: invalid.remedy}
 	if s, ok := findSetting(settings(), name); ok {
-		problem.Value = s.valueOf(c).String()
+		problem.Value = s.shownValue(c)
 	}
 	return problem
 }

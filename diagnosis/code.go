@@ -29,6 +29,7 @@ const (
 	NotReleased         Code = "not-released"
 	QueueFull           Code = "queue-full"
 	ProcessFailing      Code = "process-failing"
+	WebhookFailing      Code = "webhook-failing"
 	DiskSlow            Code = "disk-slow"
 	ClockJump           Code = "clock-jump"
 	Lagging             Code = "lagging"
@@ -52,7 +53,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
+		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, WebhookFailing, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,
 	}
 }

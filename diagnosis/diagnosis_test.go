@@ -295,6 +295,18 @@ func machineTable() []want {
 		}), []string{
 			"warning process-failing: processes of the app of node a fail for 2 keys or shards: shard 7: the process has ended: exit status 1",
 		}},
+		{"the webhook fails", with(func(in *diagnosis.Inputs) {
+			in.WebhookReceiver, in.WebhookFailingFor, in.WebhookError = "https://hub/…", 125*time.Second, "status 500 Internal Server Error"
+		}), []string{
+			"warning webhook-failing: the webhook https://hub/… does not acknowledge the events of node a for 2m5s: status 500 Internal Server Error",
+		}},
+		{"the webhook failed once", with(func(in *diagnosis.Inputs) {
+			in.WebhookReceiver, in.WebhookFailingFor, in.WebhookError = "https://hub/…", 59*time.Second, "status 500 Internal Server Error"
+		}), nil},
+		{"the webhook lost events", with(func(in *diagnosis.Inputs) { in.WebhookReceiver, in.WebhookLost = "https://hub/…", 17 }), []string{
+			"warning webhook-failing: the webhook https://hub/… does not acknowledge the events of node a; 17 events were lost",
+		}},
+		{"there is no webhook any more", with(func(in *diagnosis.Inputs) { in.WebhookLost = 17 }), nil},
 		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.GossipTagBytes = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
 		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = 1, 2, "c" }), []string{
 			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",

@@ -115,7 +115,7 @@ func Merge(all ...[]Finding) []Finding {
 func isNodeSpecific(code Code) bool {
 	return slices.Contains([]Code{
 		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, ProcessFailing, DiskSlow, ClockJump, CertificateExpiring,
-		TagsNearlyFull, Insecure,
+		TagsNearlyFull, Insecure, WebhookFailing,
 	}, code)
 }
 

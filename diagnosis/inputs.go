@@ -87,6 +87,13 @@ type Inputs struct {
 	PausedFor     time.Duration // duration of a recent pause of the process; zero means none
 	DiskStalled   bool          // a write to the disk does not end
 	SlowestWrite  time.Duration // longest recent write, if it was too long; otherwise zero
+	// WebhookReceiver is the receiver of the events of this node (--webhook), without secrets; empty means none.
+	// WebhookFailingFor is the time since the first of the last requests that failed in a row, and WebhookError the error
+	// of the last one. WebhookLost is the number of events that were lost recently.
+	WebhookReceiver   string
+	WebhookFailingFor time.Duration
+	WebhookError      string
+	WebhookLost       int
 	// FailingProcesses is the number of keys or shards whose process of the app fails repeatedly (--exec), and
 	// ProcessError the error of the worst of them.
 	FailingProcesses  int

@@ -11,6 +11,8 @@ const (
 	// tagsNearlyFullPercent is the used share of the gossip tags, in percent, above which it is
 	// reported.
 	tagsNearlyFullPercent = 90
+	// webhookWarningTime is how long a webhook must fail before it is reported.
+	webhookWarningTime = time.Minute
 )
 
 // machineFindings returns the findings about disk, clock, certificates and configuration of this
@@ -40,6 +42,9 @@ func machineFindings(in Inputs) (findings []Finding) {
 		finding.Text = finding.Brief + fmt.Sprintf(" for %d keys or shards: %s", in.FailingProcesses, in.ProcessError)
 		findings = append(findings, finding)
 	}
+	if finding, isFailing := webhookFinding(in); isFailing {
+		findings = append(findings, finding)
+	}
 	if in.MaxGossipTagBytes > 0 && in.GossipTagBytes*100 >= in.MaxGossipTagBytes*tagsNearlyFullPercent {
 		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
 			"the gossip tags of node %s use %d of %d bytes", in.Self, in.GossipTagBytes, in.MaxGossipTagBytes)
@@ -55,6 +60,26 @@ func machineFindings(in Inputs) (findings []Finding) {
 		findings = append(findings, Finding{Code: Insecure, Severity: Warning, Subject: exposure.Remedy, Text: exposure.Text, Brief: fmt.Sprintf("node %s accepts unauthenticated connections", in.Self), Remedy: exposure.Remedy})
 	}
 	return findings
+}
+
+// webhookFinding reports a receiver of events that has not acknowledged for webhookWarningTime, or events that were lost.
+func webhookFinding(in Inputs) (_ Finding, isFailing bool) {
+	isStuck := in.WebhookFailingFor >= webhookWarningTime
+	if in.WebhookReceiver == "" || !isStuck && in.WebhookLost == 0 {
+		return Finding{}, false
+	}
+	finding := Finding{
+		Code: WebhookFailing, Severity: Warning, Brief: "the webhook does not acknowledge the events of node " + in.Self,
+		Remedy: "check the receiver, or set another --webhook and reload; read missing events with `shardway events`",
+	}
+	finding.Text = fmt.Sprintf("the webhook %s does not acknowledge the events of node %s", in.WebhookReceiver, in.Self)
+	if isStuck {
+		finding.Text += fmt.Sprintf(" for %v: %s", rounded(in.WebhookFailingFor), in.WebhookError)
+	}
+	if in.WebhookLost > 0 {
+		finding.Text += fmt.Sprintf("; %d events were lost", in.WebhookLost)
+	}
+	return finding, true
 }
 
 // certificateFindings reports a certificate that has expired or expires within expiryWarningTime.

@@ -117,6 +117,7 @@ type Config struct {
 	LogLevel, LogFormat                            string
 	AccessLog                                      string
 	AccessLogKeys, AccessLogQuery                  bool
+	Webhook                                        string   // URL to which the node sends its events
 	Disable                                        []string // event-loop, multiplexing, parking, splice
 }
 

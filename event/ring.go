@@ -146,6 +146,12 @@ func (r *Ring) id(number uint64) string {
 	return fmt.Sprintf("%0*x-%d", runIDDigits, r.options.RunID, number)
 }
 
+// Newest returns the number of the newest event; zero means that there is none.
+func (r *Ring) Newest() uint64 {
+	_, newest := r.bounds()
+	return newest
+}
+
 // Cursor is the position of one reader in a ring. It must be used by one goroutine at a time.
 type Cursor struct {
 	ring     *Ring

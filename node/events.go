@@ -15,6 +15,13 @@ func (n *Node) Events() *event.Ring { return n.events }
 // Moves returns the most recent moves of a shard between nodes, oldest first.
 func (n *Node) Moves(shard uint32) []api.Move { return n.fsm.moves.Of(shard) }
 
+// ApplyWebhook replaces the URL to which the node sends its events; empty means none. The settings have been checked.
+func (n *Node) ApplyWebhook(target string) {
+	if err := n.webhook.SetURL(target); err != nil {
+		n.log.Warn().Err(err).Msg("webhook not changed")
+	}
+}
+
 // onSnapshot is called when a snapshot of this size was transferred in time d, including its installation.
 func (n *Node) onSnapshot(direction string, size int64, d time.Duration) {
 	n.metrics.recordSnapshot(direction, size, d)

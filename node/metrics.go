@@ -118,6 +118,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		n.proxy, findings.NewCollector(n.monitor),
 	}
 	all = append(all, m.hooks.collectors()...)
+	all = append(all, n.webhook.Collectors()...)
 	all = append(all, gaugeFunc("shards", "Number of shards of the cluster.", func() float64 { return float64(n.options.Shards) }))
 	all = append(all, stateGauges(n.self, n.router, n.leaderClient)...)
 	all = append(all, connectionMetrics(n.port, n.router)...)

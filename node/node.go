@@ -18,6 +18,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/event"
+	"shardway/event/webhook"
 	"shardway/internal/chanutil"
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
@@ -112,6 +113,7 @@ type Node struct {
 	metrics       *metrics
 	events        *event.Ring                 // recent events, for the admin port
 	mapChanges    *eventlog.MapChangeRecorder // records an event for each map change
+	webhook       *webhook.Sender             // sends the events to a receiver
 	joinSteps     *eventlog.JoinRecorder      // records how long the steps of the join took
 	leaderTracker *eventlog.LeaderTracker     // records an event for each new leader
 
@@ -151,7 +153,9 @@ func New(options Options) (*Node, error) {
 	}
 	n.newPeerPort()
 	n.newRouter()
-	n.newEventLog()
+	if err := n.newEventLog(); err != nil {
+		return nil, err
+	}
 	n.newProxy()
 	n.newLeadership()
 	if err := n.openStores(); err != nil {
@@ -252,8 +256,8 @@ func (n *Node) updateAfterHealthChange() {
 	chanutil.Notify(n.agent.heartbeatNow)
 }
 
-// newEventLog creates the ring buffer of events and the components that record events.
-func (n *Node) newEventLog() {
+// newEventLog creates the ring buffer of events, the components that record events, and the sender of the webhook.
+func (n *Node) newEventLog() (err error) {
 	n.events = event.NewRing(event.Options{Node: string(n.self), RunID: n.nonce, Stamp: func() event.Stamp {
 		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.State().Committed().Epoch())}
 		select {
@@ -273,6 +277,10 @@ func (n *Node) newEventLog() {
 	n.joinSteps = eventlog.NewJoinRecorder(eventlog.JoinOptions{
 		Self: string(n.self), Ring: n.events, IsGateway: n.options.Gateway, ChecksApp: n.health != nil, Now: n.options.Clock.Precise,
 	})
+	n.webhook, err = webhook.New(webhook.Options{
+		URL: n.options.Webhook, Ring: n.events, Log: n.log, UserAgent: "shardway/" + n.options.Version, Transport: n.options.WebhookTransport,
+	})
+	return err
 }
 
 // newProxy creates the proxy.
@@ -427,6 +435,7 @@ func (n *Node) monitorOptions() findings.Options {
 		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
 		AddressChanges:   n.addressChanges.List,
 		FailingProcesses: n.processes.failing,
+		Webhook:          n.webhook.Status,
 		RequestIdentity: func(ctx context.Context, node string) error {
 			_, err := peerClient{n.client}.RequestIdentity(ctx, node)
 			return err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -70,6 +71,11 @@ type Options struct {
 	HoldGrace time.Duration
 	// ShutdownTimeout bounds the whole stop. Zero means 30 s.
 	ShutdownTimeout time.Duration
+
+	// Webhook is the URL to which the node sends its events; empty means none. The settings have been checked.
+	Webhook string
+	// WebhookTransport replaces HTTP and HTTPS of the webhook. Only tests set it.
+	WebhookTransport http.RoundTripper
 
 	// Keys is the key configuration, in the canonical form of package keysource. It defines how the shard
 	// key of a request is determined, and becomes active when all nodes have loaded it. Empty means that

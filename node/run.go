@@ -80,6 +80,7 @@ func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 	if n.instances != nil {
 		s.Spawn(ctx, "free instance numbers", n.instances.stored.Run)
 	}
+	s.Spawn(ctx, "webhook", n.webhook.Run) // stops after the components that record events
 	s.Spawn(ctx, "scheduler", n.scheduler.Run)
 	s.Spawn(ctx, "write limit", n.writeLimit.Run)
 	n.writeLimit.AwaitEarlier(ctx)

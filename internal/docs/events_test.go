@@ -10,6 +10,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/event"
+	"shardway/event/webhook"
 	"shardway/node/eventlog"
 )
 
@@ -67,6 +68,16 @@ func fields(of reflect.Type) []string {
 		}
 	}
 	return all
+}
+
+// The page about webhooks has the metrics and the attributes of a CloudEvent.
+func TestWebhookPageHasTheAttributes(t *testing.T) {
+	text := pages(t)["docs/reference/webhooks.md"]
+	for _, name := range webhook.Attributes() {
+		if !strings.Contains(text, `"`+name+`"`) && !strings.Contains(text, "| `"+name+"` |") {
+			t.Errorf("docs/reference/webhooks.md does not describe the attribute %q", name)
+		}
+	}
 }
 
 func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {

@@ -372,6 +372,11 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 	if m.options.FailingProcesses != nil {
 		in.FailingProcesses, in.ProcessError = m.options.FailingProcesses()
 	}
+	if m.options.Webhook != nil {
+		status := m.options.Webhook()
+		in.WebhookReceiver, in.WebhookFailingFor, in.WebhookError = status.Receiver, status.FailingFor, status.Error
+		in.WebhookLost = int(m.lostEvents.Update(now, status.Lost))
+	}
 	in.GossipTagBytes, in.MaxGossipTagBytes = m.options.Gossip.TagsSize()
 	if m.options.Exposed != nil {
 		in.Exposures, in.Certificates = m.options.Exposed()

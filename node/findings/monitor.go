@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	"shardway/diagnosis"
 	"shardway/event"
+	"shardway/event/webhook"
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
 	"shardway/node/apphealth"
@@ -51,6 +52,8 @@ const (
 	evenVotersAfter = 10 * time.Second
 	// recentPeriod is how long a single event, such as a refused request, counts as recent.
 	recentPeriod = 10 * time.Second
+	// lostEventsPeriod is how long the loss of events of the webhook counts as recent.
+	lostEventsPeriod = 10 * time.Minute
 )
 
 // Agent is this node's side of the lease protocol.
@@ -91,6 +94,8 @@ type Options struct {
 	// FailingProcesses returns the number of keys or shards whose process of the app fails repeatedly, and the error of
 	// the worst of them. nil means that the node starts no processes.
 	FailingProcesses func() (count int, why string)
+	// Webhook returns the state of the delivery of events; nil means that there is none.
+	Webhook func() webhook.Status
 	// Exposed returns the ports that are accessible without protection, and the certificates in use. nil
 	// means that there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
@@ -145,6 +150,7 @@ type Monitor struct {
 	onlyGateways, noOwners      diagnosis.Debouncer
 	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
 	refusedRequests             diagnosis.RecentCount
+	lostEvents                  diagnosis.RecentCount
 	hasOperated                 bool // see diagnosis.Inputs
 	nodes                       map[string]*nodeDebouncers
 	acquiringGeneration         uint64 // generation of the routing table that acquiringShards was computed from
@@ -203,6 +209,7 @@ func New(options Options) *Monitor {
 		upToDate:        after(upToDateAfter),
 		notBootstrapped: after(2 * time.Second), evenVoters: after(evenVotersAfter), onlyGateways: after(2 * time.Second), noOwners: after(2 * time.Second),
 		refusedRequests: diagnosis.RecentCount{Window: recentPeriod},
+		lostEvents:      diagnosis.RecentCount{Window: lostEventsPeriod},
 	}
 	m.result.Store(&Result{})
 	m.probes.running, m.probes.reached = map[string]bool{}, map[string]bool{}

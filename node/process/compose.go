@@ -195,7 +195,7 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 		Queue: queue.Options{Requests: conf.QueueRequests, Bytes: conf.QueueBytes, Wait: conf.QueueWait, CPUUsage: clock.CPUTimeAndPreemptions},
 		Proxy: proxyOpts, Clock: clock.New(), Log: log,
 		ReleaseTimeout: conf.ReleaseTimeout, AcquireTimeout: conf.AcquireTimeout,
-		Settings: conf.ClusterSettings(),
+		Settings: conf.ClusterSettings(), Webhook: conf.Webhook,
 	}
 	options.AfterRestart = conf.Returns == config.ReturnsAfterRestart && !conf.HasHooks() && !conf.Gateway()
 	if conf.OnShutdown == config.OnShutdownHold {

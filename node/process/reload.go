@@ -57,6 +57,7 @@ func (p *Process) Reload(next *config.Config) (err error) {
 	p.node.ApplyHealth(healthOptions(next))
 	p.node.API().ApplySettings(next.RunningSettings(p.initial))
 	p.node.ApplyKeys(prepared.keys)
+	p.node.ApplyWebhook(next.Webhook)
 	p.lameDuck.Store(int64(next.LameDuck))
 	changed := next.ChangesSince(p.applied).Live
 	needsRestart := next.ChangesSince(p.initial).Restart
