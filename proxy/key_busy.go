@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/inflight"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -25,13 +26,13 @@ func (settings *Settings) limitsKeys() bool {
 // end of the admission gives the place up; see admission.release. The zero decision means that the
 // request may be sent to the app.
 func (router *router) enterKey() decision {
-	isLimited := router.settings.MaxKeyInflight > 0 && !router.exchange.Keyless && !router.wait.isResumedStream()
-	if !isLimited {
+	settings := router.keySettings()
+	if !router.needsKeyPlace(settings) {
 		return decision{}
 	}
 	waiter := &keylimit.Waiter{
-		ID: router.keyID(), Shard: uint32(router.exchange.shard), Limit: router.settings.MaxKeyInflight,
-		MaxQueued: router.settings.ShardQueue, HadTurn: router.exchange.hadTurn,
+		ID: router.keyID(), Shard: uint32(router.exchange.shard), Limit: settings.MaxKeyInflight,
+		MaxQueued: settings.ShardQueue, HadTurn: router.exchange.hadTurn,
 	}
 	place, err := router.enterGate(&router.server.keyGate, waiter)
 	if err != nil {
@@ -44,13 +45,13 @@ func (router *router) enterKey() decision {
 // enterShard takes a place among the requests of the shard at this owner like enterKey. It does nothing if the app is
 // one process, because then the pool of its connections limits the requests of the shard.
 func (router *router) enterShard() decision {
-	isLimited := router.server.options.Processes != nil && router.settings.MaxShardInflight > 0 && !router.wait.isResumedStream()
-	if !isLimited {
+	settings := router.shardSettings()
+	if !router.needsShardPlace(settings) {
 		return decision{}
 	}
 	waiter := &keylimit.Waiter{
-		ID: keylimit.ID{uint64(router.exchange.shard)}, Shard: uint32(router.exchange.shard), Limit: router.settings.MaxShardInflight,
-		MaxQueued: router.settings.ShardQueue, HadTurn: router.exchange.hadTurn,
+		ID: keylimit.ID{uint64(router.exchange.shard)}, Shard: uint32(router.exchange.shard), Limit: settings.MaxShardInflight,
+		MaxQueued: settings.ShardQueue, HadTurn: router.exchange.hadTurn,
 	}
 	if router.exchange.hasWaited && router.ingress == "" { // it has waited for its shard, and is not refused now
 		waiter.MaxQueued = math.MaxInt
@@ -61,6 +62,90 @@ func (router *router) enterShard() decision {
 	}
 	router.admission.shardPlace = place
 	return decision{}
+}
+
+// keySettings returns the settings with the in-flight limit of the key: those of the request, or the present ones
+// if a reload has switched the limit on after the request was read.
+func (router *router) keySettings() *Settings {
+	if router.settings.MaxKeyInflight > 0 {
+		return router.settings
+	}
+	return router.server.settings.Load()
+}
+
+// shardSettings returns the settings with the in-flight limit of the shard like keySettings.
+func (router *router) shardSettings() *Settings {
+	if router.settings.MaxShardInflight > 0 {
+		return router.settings
+	}
+	return router.server.settings.Load()
+}
+
+// needsKeyPlace reports whether the request must have a place among the requests of its key.
+func (router *router) needsKeyPlace(settings *Settings) bool {
+	return settings.MaxKeyInflight > 0 && !router.exchange.Keyless && !router.wait.isResumedStream()
+}
+
+// needsShardPlace reports whether the request must have a place among the requests of its shard.
+func (router *router) needsShardPlace(settings *Settings) bool {
+	return router.server.limitsProcesses(settings) && !router.wait.isResumedStream()
+}
+
+// limitsProcesses reports whether Server.shardGate limits the requests of shards.
+func (s *Server) limitsProcesses(settings *Settings) bool {
+	return s.options.Processes != nil && settings.MaxShardInflight > 0
+}
+
+// lacksPlace reports whether the request must take a place before it runs, because a reload has switched a limit
+// on. The caller has begun the run, so that replaceSettings finds a run for which the result is false.
+func (router *router) lacksPlace() bool {
+	settings := router.server.settings.Load()
+	if settings == router.settings {
+		return false
+	}
+	return router.needsKeyPlace(settings) && !router.admission.place.IsTaken() ||
+		router.needsShardPlace(settings) && !router.admission.shardPlace.IsTaken()
+}
+
+// replaceSettings publishes settings. If they switch a limit of a gate on, the requests that run without a place
+// count until they end.
+func (s *Server) replaceSettings(next *Settings) {
+	publish := func() { s.settings.Store(next) }
+	switchOn := func(gate *keylimit.Gate, inner func()) func() {
+		return func() {
+			earlier := gate.SwitchOn(func() []keylimit.EarlierRun {
+				inner()
+				return s.earlierRuns()
+			})
+			if earlier > 0 {
+				s.options.Log.Info().Int("requests", earlier).Msg("in-flight limit counts earlier requests")
+			}
+		}
+	}
+	previous := s.settings.Load()
+	if previous.MaxKeyInflight == 0 && next.MaxKeyInflight > 0 {
+		publish = switchOn(&s.keyGate, publish)
+	}
+	if !s.limitsProcesses(previous) && s.limitsProcesses(next) {
+		publish = switchOn(&s.shardGate, publish)
+	}
+	publish()
+}
+
+// earlierRuns returns the requests at the app of this node that count for an in-flight limit.
+func (s *Server) earlierRuns() (runs []keylimit.EarlierRun) {
+	const exempt = inflight.Keyless | inflight.Tunnel | inflight.Events | inflight.WebSocket
+	s.conns.Each(func(c *client) {
+		run := c.slot.Load()
+		if run.Kind != route.Local || run.Has(exempt) {
+			return
+		}
+		runs = append(runs, keylimit.EarlierRun{Shard: uint32(run.Shard), IsOver: func() bool {
+			current := c.slot.Load()
+			return current.Number != run.Number || current.Kind == 0 || current.Has(exempt)
+		}})
+	})
+	return runs
 }
 
 // enterGate takes a place of a gate, and waits for it if necessary.

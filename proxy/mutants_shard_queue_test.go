@@ -29,7 +29,19 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "a key has no more requests in flight than its limit", found: "TestKeyLimitWithoutQueueRefuses",
-			edits: in("proxy/keylimit.Gate.Join", "mayPass && state.running < waiter.Limit", "mayPass && (PLANTED || state.running < waiter.Limit)"),
+			edits: in("proxy/keylimit.Gate.Join", "mayPass && state.running < g.limitLocked(waiter)", "mayPass && (PLANTED || state.running < g.limitLocked(waiter))"),
+		},
+		{
+			rule: "requests that ran before a limit was switched on count for all keys of their shard", found: "TestLimitCountsEarlierRequests",
+			edits: in("proxy/keylimit.Gate.limitLocked", "	return waiter.Limit", "	if PLANTED {\n		return waiter.Limit\n	}\n	return waiter.Limit"),
+		},
+		{
+			rule: "until they end", found: "TestLimitCountsEarlierRequests",
+			edits: in("proxy/keylimit.Gate.RemoveEnded", "return run.wasOver }", "return run.wasOver || PLANTED }"),
+		},
+		{
+			rule: "a request that begins to run after the limit was switched on needs a place", found: "TestRequestThatWaitsForConnectionObeysNewLimit",
+			edits: in("proxy.router.admitAttempt", "if router.lacksPlace() {", "if router.lacksPlace() && !PLANTED {"),
 		},
 		{
 			rule: "requests of a key wait in the order of their arrival", found: "TestShardQueueKeepsOrderOfArrival",

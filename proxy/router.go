@@ -228,6 +228,10 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		router.slot.ReturnToPool(conn)
 		return done
 	}
+	if router.lacksPlace() {
+		router.slot.ReturnToPool(conn)
+		return decision{action: actionRetry}
+	}
 	epoch, release, err := router.requestAdmission()
 	if err != nil {
 		router.slot.ReturnToPool(conn)

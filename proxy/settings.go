@@ -148,7 +148,7 @@ func (settings Settings) withDefaults() *Settings {
 // Apply replaces the settings for all requests whose headers are read from now on. It closes idle
 // connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
-	s.settings.Store(next.withDefaults())
+	s.replaceSettings(next.withDefaults())
 	s.upstreams.RenewApps()
 	s.upstreams.Peers.Renew()
 }

@@ -71,6 +71,13 @@ func (app *turnApp) took() []string {
 	return slices.Clone(app.order)
 }
 
+// forgetHighest makes the app measure the highest number of concurrent requests again, from the next request on.
+func (app *turnApp) forgetHighest() {
+	app.mu.Lock()
+	defer app.mu.Unlock()
+	app.highest, app.most = 0, 0
+}
+
 // turns starts an owner with a turnApp, and two other nodes that forward to it.
 func turns(t *testing.T, change ...func(*proxy.Options)) (app *turnApp, owner *node, ingresses []*node) {
 	t.Helper()

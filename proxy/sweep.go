@@ -13,6 +13,7 @@ import (
 	"shardway/proxy/connpool"
 	"shardway/proxy/connset"
 	"shardway/proxy/inflight"
+	"shardway/proxy/keylimit"
 	"shardway/proxy/listener"
 	"shardway/proxy/metrics"
 	"shardway/proxy/peerpath"
@@ -54,6 +55,8 @@ type sweeper struct {
 	conns           *connset.Set[*client]
 	appSilence      *appsilence.Detector
 	longLived       *connpool.LongLivedLimit
+	keyGate         *keylimit.Gate
+	shardGate       *keylimit.Gate
 	largeResponses  *sizehint.Predictor
 	handovers       *wsession.HandoverPacer
 	drainTimeout    time.Duration                 // Options.DrainTimeout
@@ -76,6 +79,8 @@ func newSweeper(s *Server) *sweeper {
 		conns:           &s.conns,
 		appSilence:      &s.appSilence,
 		longLived:       &s.upstreams.LongLived,
+		keyGate:         &s.keyGate,
+		shardGate:       &s.shardGate,
 		largeResponses:  &s.largeResponses,
 		handovers:       &s.webSockets.handovers,
 		drainTimeout:    s.options.DrainTimeout,
@@ -116,6 +121,8 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 		}
 	}
 	sweeper.appSilence.EndSweep()
+	sweeper.keyGate.RemoveEnded()
+	sweeper.shardGate.RemoveEnded()
 	idleLimit := time.Duration(math.MaxInt64)
 	if sweeper.lifecycle.IsDraining() {
 		idleLimit = drainIdleTimeout

@@ -3,6 +3,7 @@ package keylimit
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"shardway/internal/linkedlist"
@@ -28,10 +29,15 @@ var (
 //	                          └── Await ends ──► outside
 //
 // Invariant: the number of places of a key never exceeds the limit of the request that received the
-// last one.
+// last one. Requests that ran before the limit was switched on count as places; see EarlierRun.
 type Gate struct {
 	mu   sync.Mutex
 	keys map[ID]*keyState // keys with places or waiters only
+	// earlierRuns are requests without a place (EarlierRun), and earlier is their number by shard.
+	earlierRuns []EarlierRun
+	earlier     map[uint32]int
+
+	hasEarlier atomic.Bool // earlierRuns is not empty
 }
 
 // keyState is the state of one key. Gate.mu protects all fields.
@@ -88,12 +94,12 @@ func (g *Gate) Join(waiter *Waiter) (Place, error) {
 		g.keys[waiter.ID] = state
 	}
 	mayPass := waiter.HadTurn || state.waiters.Len() == 0
-	if mayPass && state.running < waiter.Limit {
+	if mayPass && state.running < g.limitLocked(waiter) {
 		state.running++
 		return Place{g, waiter.ID}, nil
 	}
 	mayWait := waiter.MaxQueued > 0 && (waiter.HadTurn || state.waiters.Len() < waiter.MaxQueued)
-	if !mayWait {
+	if !mayWait && !g.waitsForEarlierLocked(waiter, state) {
 		return Place{}, ErrFull
 	}
 	waiter.granted = make(chan error, 1)
@@ -103,6 +109,17 @@ func (g *Gate) Join(waiter *Waiter) (Place, error) {
 		state.waiters.PushBack(&waiter.element, waiter)
 	}
 	return Place{}, nil
+}
+
+// limitLocked returns the limit of a waiter without the places of earlier requests. g.mu must be held.
+func (g *Gate) limitLocked(waiter *Waiter) int {
+	return waiter.Limit - g.earlier[waiter.Shard]
+}
+
+// waitsForEarlierLocked reports whether a waiter may wait even without a queue: without the earlier
+// requests, which probably belong to other keys, it would have a place. g.mu must be held.
+func (g *Gate) waitsForEarlierLocked(waiter *Waiter, state *keyState) bool {
+	return g.earlier[waiter.Shard] > 0 && state.running+state.waiters.Len() < waiter.Limit
 }
 
 // Await waits for the place of a waiter that Join has added to a queue. It returns an error after limit,
@@ -172,7 +189,7 @@ func (g *Gate) leave(id ID) {
 // places and waiters. g.mu must be held.
 func (g *Gate) grantLocked(id ID) {
 	state := g.keys[id]
-	for waiter := state.waiters.First(); waiter != nil && state.running < waiter.Limit; waiter = state.waiters.First() {
+	for waiter := state.waiters.First(); waiter != nil && state.running < g.limitLocked(waiter); waiter = state.waiters.First() {
 		waiter.element.Remove()
 		state.running++
 		waiter.granted <- nil // does not block, because the channel has a buffer for the only grant

@@ -114,3 +114,41 @@ func TestAbandonedTurnGoesToNextWaiter(t *testing.T) {
 		t.Errorf("%d keys are left", gate.Len())
 	}
 }
+
+// No request takes a place while the earlier requests are being found, so that none of them is missed.
+func TestSwitchOnBlocksJoins(t *testing.T) {
+	var gate Gate
+	joined := make(chan Place)
+	var isOver atomic.Bool
+	gate.SwitchOn(func() []EarlierRun {
+		go func() {
+			waiter := &Waiter{ID: ID{1}, Shard: 3, Limit: 1, MaxQueued: 1}
+			place, err := gate.Join(waiter)
+			if err == nil && !place.IsTaken() {
+				place, err = gate.Await(waiter, nil, time.Minute)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			joined <- place
+		}()
+		time.Sleep(20 * time.Millisecond)
+		return []EarlierRun{{Shard: 3, IsOver: isOver.Load}}
+	})
+	for range 4 {
+		gate.RemoveEnded()
+		select {
+		case <-joined:
+			t.Fatal("a request received a place beside an earlier request")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	isOver.Store(true)
+	gate.RemoveEnded()
+	gate.RemoveEnded()
+	place := <-joined
+	place.Leave()
+	if gate.RemoveEnded(); gate.Len() != 0 || gate.earlier != nil {
+		t.Errorf("%d keys are left, and %v", gate.Len(), gate.earlier)
+	}
+}

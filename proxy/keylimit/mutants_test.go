@@ -23,6 +23,10 @@ func mutants() []overlay.Mutant {
 			Decl: "proxy/keylimit.Buckets.fullAtLocked", Old: "return b.shared[id.sharedIndex()]", New: "if PLANTED && len(b.fullAt) < b.max {\n		return 0\n	}\n	return b.shared[id.sharedIndex()]",
 		},
 		{
+			Rule: "no request takes a place before the earlier requests are known", Found: "TestSwitchOnBlocksJoins",
+			Decl: "proxy/keylimit.Gate.SwitchOn", Old: "	g.earlierRuns = start()\n", New: "	if PLANTED {\n		g.mu.Unlock()\n	}\n	g.earlierRuns = start()\n	if PLANTED {\n		g.mu.Lock()\n	}\n",
+		},
+		{
 			Rule: "a waiter that gives up gives back its place", Found: "TestAbandonedTurnGoesToNextWaiter",
 			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
 		},
