@@ -19,10 +19,12 @@ func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) 
 	runs, followers := sc.awaitRunsOf(responses), sc.followers.collect()
 	observed := history.History{
 		Responses: responses, Followers: followers, Runs: slices.Concat(runs, sc.runsOfFollowers(followers)),
-		Maps: sc.cluster.MapsSince(firstEpoch), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits(),
+		Maps: sc.cluster.MapsWithGapsSince(sc, firstEpoch), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits(),
 		Drains: sc.drains, Cordons: sc.cordons,
 	}
-	report := history.Check(observed, sc.cluster.Rules())
+	rules := sc.cluster.Rules()
+	rules.SeveralInstances = sc.opts.Instances > 1
+	report := history.Check(observed, rules)
 	for i := range responses {
 		sc.checkedRequests[responses[i].ID] = responses[i].Denied()
 	}

@@ -91,6 +91,19 @@ func (c *Cluster) Maps() []Map {
 	return all
 }
 
+// MapsWithGapsSince returns the observed maps from an epoch on like MapsSince, and marks those that follow maps that
+// were committed without being observed.
+func (c *Cluster) MapsWithGapsSince(tb testing.TB, epoch uint64) []history.Map {
+	tb.Helper()
+	all := c.MapsSince(epoch) // before the logs are read, which then contain all these epochs
+	committed := c.Committed(tb)
+	for i := 1; i < len(all); i++ {
+		index, found := slices.BinarySearch(committed, all[i].Epoch)
+		all[i].FollowsGap = !found || index == 0 || committed[index-1] != all[i-1].Epoch
+	}
+	return all
+}
+
 // MapsSince returns the observed maps from an epoch on, for history.Check.
 func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	var all []history.Map

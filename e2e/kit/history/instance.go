@@ -1,7 +1,7 @@
 package history
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -24,65 +24,190 @@ func (d *Drain) drains(app string) bool {
 	return d.Node == app || d.Node == nodeOf(app) && !d.IsInstance
 }
 
-// instanceChecker checks that the failure of an app instance moves only its own shards, to its
-// siblings.
+// instanceChecker checks that the failure of an app instance moves only its own shards, to its siblings.
+// It applies to each change of the map, also while nodes fail, drain or return:
+//
+//   - An instance loses all its shards to siblings only if it has failed or was drained, or its node has.
+//   - No other shard moves between instances, except as many as an even spread over the instances of the
+//     node needs. Shards that arrive at the node or that its failed instances lose come first.
+//   - No shard leaves a node without a fault or drain, except as many as an even spread over the nodes needs.
+//
+// These limits are exact for nodes of equal weight without placement rules: the map with the even spread
+// moves the minimum, and a change that defers some of its moves moves less.
 type instanceChecker struct {
-	rules  *Rules
-	report *Report
-	maps   mapTimeline
-	drains []Drain
-	faults *faultTimeline
+	rules    *Rules
+	report   *Report
+	maps     mapTimeline
+	drains   []Drain
+	faults   *faultTimeline
+	majority *majority
 }
 
-// check checks each change of the map that no fault, restart or drain of a node explains.
+// check checks each change of the map. It cannot judge several changes together.
 func (ic *instanceChecker) check() {
 	if !ic.rules.SeveralInstances {
 		return
 	}
 	for i := 1; i < len(ic.maps); i++ {
-		before, next := &ic.maps[i-1], &ic.maps[i]
-		nodes := next.nodes()
-		if !maps.Equal(before.nodes(), nodes) || ic.nodeChanged(nodes, next.At) {
+		if ic.maps[i].FollowsGap {
 			continue
 		}
-		for shard, owner := range next.Owners[:min(len(next.Owners), len(before.Owners))] {
-			if previous := before.Owners[shard]; previous != owner && !ic.mayMove(previous, owner, next.At) {
-				ic.report.addViolation(MovedNeedlessly, "shard %d moved from %s to %s in the map of epoch %d, and no instance of the two has failed or was drained", shard, previous, owner, next.Epoch)
-			}
+		ic.report.JudgedMapChanges++
+		change := &mapChange{before: &ic.maps[i-1], next: &ic.maps[i]}
+		ic.checkNodes(change)
+		for node := range change.next.nodes() {
+			ic.checkSiblings(change, node)
 		}
 	}
+}
+
+// checkNodes checks how many shards move between nodes.
+func (ic *instanceChecker) checkNodes(change *mapChange) {
+	at := change.next.At
+	moves := change.newSpread(nodeOf, "")
+	mayLeave := func(node string) bool { return ic.mayLeave(node, at) }
+	if moved, needed := moves.fromRemaining(mayLeave), moves.minimum(mayLeave); moved > needed {
+		ic.report.addViolation(MovedNeedlessly, "%d shards left nodes without a fault in the map of epoch %d, and an even spread needs %d moves: %v", moved, change.next.Epoch, needed, moves)
+	}
+}
+
+// checkSiblings checks how many shards move between the instances of a node.
+func (ic *instanceChecker) checkSiblings(change *mapChange, node string) {
+	at := change.next.At
+	moves := change.newSpread(func(app string) string { return app }, node)
+	mayLeave := func(app string) bool { return moves.owned[app] == 0 || ic.isDrainedInstance(app, at) }
+	for app, lost := range moves.lost {
+		if lost > 0 && mayLeave(app) && !ic.mayLeave(app, at) {
+			ic.report.addViolation(MovedNeedlessly, "%s lost %d shards to its siblings in the map of epoch %d, and it had no fault and was not drained", app, lost, change.next.Epoch)
+		}
+	}
+	if moved, needed := moves.fromRemaining(mayLeave), moves.minimum(mayLeave); moved > needed {
+		ic.report.addViolation(MovedNeedlessly, "%d shards moved between other instances of %s in the map of epoch %d, and an even spread needs %d moves: %v", moved, node, change.next.Epoch, needed, moves)
+	}
+}
+
+// mayLeave reports whether a node or an app instance may lose shards in a map observed at a time, because
+// it had a fault or was drained shortly before. No map is committed without a majority, so the time
+// without one is added.
+func (ic *instanceChecker) mayLeave(name string, at int64) bool {
+	isRecent := func(from, until int64) bool {
+		return from <= at && at <= addDuration(until, ic.rules.maxRoundTime()+ic.majority.totalWithout(until, at))
+	}
+	return slices.ContainsFunc(ic.drains, func(drain Drain) bool {
+		return drain.drains(name) && isRecent(drain.From, orNever(drain.Until))
+	}) || slices.ContainsFunc(ic.faults.all, func(fault Fault) bool {
+		return fault.affects(name) && isRecent(fault.From, fault.end())
+	})
+}
+
+// isDrainedInstance reports whether a drain of the instance was in force shortly before a time. Its
+// busy shards move later than the others.
+func (ic *instanceChecker) isDrainedInstance(app string, at int64) bool {
+	since := at - ic.rules.maxRoundTime()
+	return slices.ContainsFunc(ic.drains, func(drain Drain) bool {
+		return drain.IsInstance && drain.Node == app && drain.From <= at && since <= orNever(drain.Until)
+	})
 }
 
 // nodes returns the nodes whose instances own shards.
 func (m *Map) nodes() map[string]bool {
 	nodes := make(map[string]bool)
 	for _, owner := range m.Owners {
-		nodes[nodeOf(owner)] = true
+		if owner != "" {
+			nodes[nodeOf(owner)] = true
+		}
 	}
 	return nodes
 }
 
-// nodeChanged reports whether one of the nodes had a fault, was terminated or was drained shortly before a map was
-// observed. A pause shorter than a lease moves no shard.
-func (ic *instanceChecker) nodeChanged(nodes map[string]bool, at int64) bool {
-	since := at - ic.rules.maxRoundTime()
-	return slices.ContainsFunc(ic.faults.activeFaults(since, at), func(fault *Fault) bool { return !fault.isInstanceFault() && fault.affectsAny(nodes) }) ||
-		slices.ContainsFunc(ic.drains, func(drain Drain) bool { return !drain.IsInstance && drain.overlaps(since, at) })
+// mapChange is the change from one map to the next.
+type mapChange struct{ before, next *Map }
+
+// spread describes how a change of the map distributes shards over nodes, or over the instances of one
+// node. The keys of its maps are the names of these owners.
+type spread struct {
+	kept     map[string]int // shards that stay
+	lost     map[string]int // shards that move to another of the owners
+	gained   map[string]int // shards from anywhere
+	owned    map[string]int // shards in the next map
+	arriving int            // shards that none of the owners had before
 }
 
-// mayMove reports whether a shard may move between two instances: they are siblings, and the previous
-// owner has failed or was drained shortly before, or the next owner returns after that.
-func (ic *instanceChecker) mayMove(previous, next string, at int64) bool {
-	if nodeOf(previous) != nodeOf(next) {
-		return false
+// newSpread returns the spread over the nodes, or over the instances of a node if it is not empty.
+// ownerOf returns the name of the node or instance for an owner in a map.
+func (mc *mapChange) newSpread(ownerOf func(app string) string, node string) *spread {
+	s := &spread{kept: make(map[string]int), lost: make(map[string]int), gained: make(map[string]int), owned: make(map[string]int)}
+	isIncluded := func(app string) bool { return app != "" && (node == "" || nodeOf(app) == node) }
+	for shard, app := range mc.next.Owners[:min(len(mc.next.Owners), len(mc.before.Owners))] {
+		if !isIncluded(app) {
+			continue
+		}
+		owner, previousApp := ownerOf(app), mc.before.Owners[shard]
+		s.owned[owner]++
+		switch previous := ownerOf(previousApp); {
+		case !isIncluded(previousApp):
+			s.gained[owner]++
+			s.arriving++
+		case previous == owner:
+			s.kept[owner]++
+		default:
+			s.gained[owner]++
+			s.lost[previous]++
+		}
 	}
-	since := at - ic.rules.maxRoundTime()
-	return slices.ContainsFunc(ic.faults.all, func(fault Fault) bool {
-		return fault.isInstanceFault() && (fault.Node == previous && fault.overlaps(since, at) || fault.Node == next && fault.From <= at)
-	}) || slices.ContainsFunc(ic.drains, func(drain Drain) bool {
-		return drain.IsInstance && (drain.Node == previous && drain.overlaps(since, at) || drain.Node == next && drain.From <= at)
-	})
+	return s
 }
 
-// overlaps reports whether the drain was in force at any time of an interval.
-func (d *Drain) overlaps(from, until int64) bool { return d.From <= until && from <= orNever(d.Until) }
+// fromRemaining returns the number of shards that moved from owners for which mayLeave returns false.
+func (s *spread) fromRemaining(mayLeave func(string) bool) (moved int) {
+	for owner, lost := range s.lost {
+		if !mayLeave(owner) {
+			moved += lost
+		}
+	}
+	return moved
+}
+
+// minimum returns the minimum number of moves from the owners for which mayLeave returns false, if the
+// shards are then spread evenly over them and over the owners that gain shards.
+func (s *spread) minimum(mayLeave func(string) bool) (moves int) {
+	var counts []int // shards before the moves, without those that move anyway
+	free := s.arriving
+	for owner := range s.owned {
+		switch {
+		case !mayLeave(owner):
+			counts = append(counts, s.kept[owner]+s.lost[owner])
+		case s.gained[owner] > 0:
+			counts = append(counts, s.kept[owner])
+		}
+	}
+	for owner, lost := range s.lost {
+		if mayLeave(owner) {
+			free += lost
+		} else if s.owned[owner] == 0 {
+			counts = append(counts, lost)
+		}
+	}
+	if len(counts) == 0 {
+		return 0
+	}
+	total := free
+	for _, count := range counts {
+		total += count
+	}
+	slices.Sort(counts)
+	slices.Reverse(counts)
+	for i, count := range counts {
+		target := total / len(counts)
+		if i < total%len(counts) {
+			target++
+		}
+		moves += max(0, count-target)
+	}
+	return moves
+}
+
+// String returns the numbers of shards for the text of a violation.
+func (s *spread) String() string {
+	return fmt.Sprintf("kept %v, lost %v, gained %v", s.kept, s.lost, s.gained)
+}

@@ -52,6 +52,15 @@ func (s *historyBuilder) runAs(id, key, app string, epoch uint64, duration int64
 	s.Runs[len(s.Runs)-1].Node = app[:1]
 }
 
+// addNodeFailure adds the death of a node. owners are the new owners of shards.
+func (s *historyBuilder) addNodeFailure(node string, owners map[int]string) {
+	s.now += 20_000
+	s.addInstanceMap(nil)
+	s.Faults = append(s.Faults, history.Fault{Kind: history.Killed, Node: node, From: s.now * ms, LatestExit: s.now * ms})
+	s.now += 2000
+	s.addInstanceMap(owners)
+}
+
 func TestShardsMayMoveBetweenInstances(t *testing.T) {
 	builder := &historyBuilder{now: 100}
 	builder.runAs("x", key(1), "b/2", 10, 50)
@@ -63,9 +72,17 @@ func TestShardsMayMoveBetweenInstances(t *testing.T) {
 	builder.now += 20_000
 	builder.Drains = append(builder.Drains, history.Drain{Node: "a", IsInstance: true, From: builder.now * ms})
 	builder.addInstanceMap(map[int]string{0: "a/3", 9: "a/2"})
+	builder.now += 20_000
+	builder.addInstanceMap(map[int]string{0: "a", 9: "a"})
+	// A node fails while an instance of another one fails.
+	builder.Faults = append(builder.Faults, history.Fault{Kind: history.AppDown, Node: "b/2", From: (builder.now + 20_000) * ms})
+	builder.addNodeFailure("c", map[int]string{6: "b", 7: "b/3", 8: "b", 4: "b", 13: "b/3", 15: "a", 16: "a/2", 17: "a/3"})
 	report := history.Check(builder.History, history.Rules{SeveralInstances: true})
 	if err := report.Err(); err != nil {
 		t.Fatal(err)
+	}
+	if report.JudgedMapChanges < 8 {
+		t.Errorf("%d map changes judged, want at least 8", report.JudgedMapChanges)
 	}
 	if report.Handovers != 1 {
 		t.Errorf("%d handovers, want the one from b/2 to b/3", report.Handovers)
@@ -132,6 +149,28 @@ func TestCheckDetectsErrorsOfInstances(t *testing.T) {
 		}},
 		{"the first instance fails, and a shard of its sibling moves", history.MovedNeedlessly, func(builder *historyBuilder) {
 			builder.addFailure("b", map[int]string{3: "b/2", 4: "b/3"})
+		}},
+		{"the first instance fails, its shards move to siblings, and another shard moves", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b", map[int]string{3: "b/2", 12: "b/3", 4: "b/3"})
+		}},
+		{"siblings move shards while another node fails", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addNodeFailure("c", map[int]string{6: "a", 7: "b/2", 8: "a/2", 15: "b/3", 16: "a/3", 17: "b", 3: "b/3", 5: "b"})
+		}},
+		{"a shard moves between the other nodes while a node fails", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addNodeFailure("c", map[int]string{6: "a", 7: "b/2", 8: "a/2", 15: "b/3", 16: "a/3", 17: "b", 0: "b", 3: "a"})
+		}},
+		{"all siblings receive the shards of a drained node unevenly, and more shards move than needed", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.now * ms})
+			builder.addInstanceMap(map[int]string{6: "b", 7: "b", 8: "b", 15: "b", 3: "b/2", 12: "b/3", 4: "b/3"})
+		}},
+		{"a shard moves to an instance that has just returned, and another one moves back", history.MovedNeedlessly, func(builder *historyBuilder) {
+			builder.addFailure("b/2", map[int]string{4: "b/3", 13: "b"})
+			builder.addInstanceMap(map[int]string{4: "b", 3: "b/2"})
+		}},
+		{"an instance that was paused with its node long ago loses all shards", history.FalseExclusion, func(builder *historyBuilder) {
+			builder.Faults = append(builder.Faults, history.Fault{Kind: history.Paused, Node: "b", From: builder.now * ms, Until: (builder.now + 2000) * ms})
+			builder.now += 20_000
+			builder.addInstanceMap(map[int]string{4: "b/3", 13: "b"})
 		}},
 		{"a node loses all shards because an instance failed", history.FalseExclusion, func(builder *historyBuilder) {
 			builder.addFailure("b/2", map[int]string{3: "a", 4: "a", 5: "a", 12: "a", 13: "a", 14: "a"})

@@ -13,10 +13,18 @@ type Map struct {
 	At int64
 	// Owners are the owners by shard; empty means that the shard has no owner.
 	Owners []string
+	// FollowsGap reports that maps were committed before it that the test has not observed. The difference
+	// from the last observed map is then more than one change.
+	FollowsGap bool
 }
 
 // observationLag is the maximum time between the commit and the observation of a map.
 const observationLag = int64(time.Second)
+
+// hasNode reports whether an app instance of the node owns shards.
+func (m *Map) hasNode(node string) bool {
+	return slices.ContainsFunc(m.Owners, func(owner string) bool { return nodeOf(owner) == node })
+}
 
 func (m *Map) hasOwner(node string) bool { return slices.Contains(m.Owners, node) }
 

@@ -58,7 +58,7 @@ func (pc *placementChecker) checkDrains(mapIndex int) {
 	shardMap := &pc.maps[mapIndex]
 	for i := range pc.drains {
 		drain := &pc.drains[i]
-		ownsShards := drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node)
+		ownsShards := drain.LogRange.covers(shardMap) && slices.ContainsFunc(shardMap.Owners, drain.drains)
 		if ownsShards && !pc.isDrainStage(mapIndex, drain) {
 			pc.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
 		}
@@ -74,13 +74,13 @@ func (pc *placementChecker) checkCordons(before, shardMap *Map) {
 			cordoned[cordon.Node] = true
 		}
 	}
-	isFree := func(owner string) bool { return owner != "" && !cordoned[owner] }
+	isFree := func(owner string) bool { return owner != "" && !cordoned[nodeOf(owner)] }
 	if !slices.ContainsFunc(shardMap.Owners, isFree) {
 		return
 	}
 	for shard, owner := range shardMap.Owners {
 		previousOwner := before.Owners[shard]
-		if cordoned[owner] && previousOwner != owner {
+		if cordoned[nodeOf(owner)] && nodeOf(previousOwner) != nodeOf(owner) {
 			pc.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
 		}
 	}
@@ -93,8 +93,8 @@ func (pc *placementChecker) isDrainStage(i int, drain *Drain) bool {
 	if i == 0 || pc.maps[i].At > addDuration(drain.From, pc.rules.longestByAnyClock(2*pc.rules.DrainTimeout)) {
 		return false
 	}
-	for shard, node := range pc.maps[i].Owners {
-		if node == drain.Node && pc.maps[i-1].Owners[shard] != node {
+	for shard, owner := range pc.maps[i].Owners {
+		if drain.drains(owner) && !drain.drains(pc.maps[i-1].Owners[shard]) {
 			return false
 		}
 	}
@@ -128,7 +128,7 @@ func (pc *placementChecker) checkMovesInGrace(restart *Fault, graceEnd int64) {
 	for i := range pc.maps {
 		shardMap := &pc.maps[i]
 		if shardMap.At <= restart.From {
-			ownedShards = shardMap.hasOwner(restart.Node)
+			ownedShards = shardMap.hasNode(restart.Node)
 			continue
 		}
 		if i == 0 || shardMap.At >= graceEnd || !ownedShards {
@@ -140,7 +140,7 @@ func (pc *placementChecker) checkMovesInGrace(restart *Fault, graceEnd int64) {
 			continue
 		}
 		mayGive := func(node string) bool {
-			return runsAgain && (!shardMap.hasOwner(node) || pc.isLeaving(node, restart.From, shardMap.At))
+			return runsAgain && (!shardMap.hasNode(node) || pc.isLeaving(node, restart.From, shardMap.At))
 		}
 		if moved := pc.maps[i-1].countOwnershipChanges(shardMap, restart.Node, mayGive); moved > 0 {
 			pc.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, restart.Node, restart.Grace, shardMap.Epoch)
@@ -182,19 +182,28 @@ func (pc *placementChecker) drainedDuring(node string, from, until int64) bool {
 
 // addsNode reports whether a node owns shards that owned none in the map before.
 func (m *Map) addsNode(before *Map) bool {
-	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.hasOwner(node) })
+	return slices.ContainsFunc(m.Owners, func(owner string) bool { return owner != "" && !before.hasNode(nodeOf(owner)) })
 }
 
-// countOwnershipChanges returns how many shards the node gained or lost from m to next. It does not
-// count shards that the node gained from an owner for which mayGive returns true.
-func (m *Map) countOwnershipChanges(next *Map, node string, mayGive func(owner string) bool) (count int) {
+// countOwnershipChanges returns how many shards the node gained or lost from m to next, or moved between
+// its app instances. It does not count shards that the node gained from a node for which mayGive returns
+// true. Such gains can require moves between the instances, which instanceChecker judges.
+func (m *Map) countOwnershipChanges(next *Map, node string, mayGive func(node string) bool) (count int) {
+	hasPermittedGains, movedWithin := false, 0
 	for shard, owner := range m.Owners[:min(len(m.Owners), len(next.Owners))] {
-		owned, owns := owner == node, next.Owners[shard] == node
-		isLost := owned && !owns
-		isGained := !owned && owns
-		if isLost || isGained && !mayGive(owner) {
+		owned, owns := nodeOf(owner) == node, nodeOf(next.Owners[shard]) == node
+		switch {
+		case owned && owns && owner != next.Owners[shard]:
+			movedWithin++
+		case owned == owns:
+		case owns && mayGive(nodeOf(owner)):
+			hasPermittedGains = true
+		default:
 			count++
 		}
+	}
+	if !hasPermittedGains {
+		count += movedWithin
 	}
 	return count
 }

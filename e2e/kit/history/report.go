@@ -24,6 +24,9 @@ type Report struct {
 	Runs, Shards int
 	// Events is the number of events that followers received.
 	Events int
+	// JudgedMapChanges is the number of changes of the map that were checked for needless moves. It is
+	// zero without Rules.SeveralInstances.
+	JudgedMapChanges int
 	// Handovers is the number of owner changes along the runs of all shards.
 	Handovers int
 	// ExcusedFailures is the number of failed requests by excuse.
@@ -89,6 +92,9 @@ func (r *Report) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
 		r.Requests, r.Answered, r.RetriedRequests, r.RefusedAttempts, r.BrokenAttempts, r.Runs, r.Shards, r.Handovers)
+	if r.JudgedMapChanges > 0 {
+		fmt.Fprintf(&text, ", %d map changes judged", r.JudgedMapChanges)
+	}
 	if r.Events > 0 {
 		fmt.Fprintf(&text, ", %d events", r.Events)
 	}
