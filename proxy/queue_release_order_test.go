@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,10 +98,14 @@ func TestEveryExitReleasesQueuePlace(t *testing.T) {
 	} {
 		for way, start := range ways() {
 			t.Run(name+", "+way, func(t *testing.T) {
-				front, owner := start(t, breakingAt(t), slowRamp)
+				var hanging atomic.Int32
+				front, owner := start(t, breakingAt(t, &hanging), slowRamp)
 				clients := front.queueTheseRequests(owner, p.begins, p.begins, "GET / HTTP/1.1\r\n")
 				if p.ends != nil {
 					until(t, "they run", func() bool { return owner.running.Load() == 2 })
+					if p.begins == hang { // a run that is cut before it was sent begins again, because its owner is the same
+						until(t, "they are at the app", func() bool { return hanging.Load() == 2 })
+					}
 					if st := front.room.Stats(); st.Due != 1 {
 						t.Errorf("while two are away: %+v", st)
 					}
@@ -115,9 +120,10 @@ func TestEveryExitReleasesQueuePlace(t *testing.T) {
 	}
 }
 
-// breakingAt starts an app that hangs at /hang, streams at /events, accepts upgrades, reads the whole
-// body before it responds, and closes the connection at /break.
-func breakingAt(t *testing.T) string {
+// breakingAt starts an app that hangs at /hang and counts these requests in hanging. It streams at
+// /events, accepts upgrades, reads the whole body before it responds, and closes the connection at
+// /break.
+func breakingAt(t *testing.T, hanging *atomic.Int32) string {
 	t.Helper()
 	return webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -130,6 +136,7 @@ func breakingAt(t *testing.T) string {
 			t.Cleanup(func() { _ = conn.Close() })
 			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		case r.URL.Path == "/hang":
+			hanging.Add(1)
 			<-r.Context().Done()
 		case r.URL.Path == "/events":
 			w.Header().Set("Content-Type", "text/event-stream")
