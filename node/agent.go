@@ -15,12 +15,14 @@ import (
 	"shardway/event"
 	"shardway/internal/chanutil"
 	"shardway/internal/clock"
+	"shardway/node/appinstance"
 	"shardway/node/campaign"
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
 	"shardway/node/identity"
 	"shardway/node/idleshards"
 	"shardway/node/leaderloop"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -34,7 +36,7 @@ type agent struct {
 	self     shardmap.NodeID
 	clock    clock.Clock
 	log      zerolog.Logger
-	metrics  *metrics
+	metrics  *metrics.Metrics
 	router   *router.Router
 	proxy    *proxy.Server
 	protocol *ackagent.Agent
@@ -59,8 +61,8 @@ type agent struct {
 	appHealthy      func() bool
 	appHealth       func() ack.AppHealth
 	appChecked      func() bool // false until the first health check of the app has ended
-	instances       *instanceSelection
-	appWatch        *appWatch // watches for restarts of the app; nil means that they do not matter
+	instances       *appinstance.Selection
+	appWatch        *appinstance.Watch // watches for restarts of the app; nil means that they do not matter
 
 	// Heartbeats to the leader and its responses.
 	transmitHeartbeat func(ack.Heartbeat) // does not block
@@ -217,8 +219,8 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	observation := a.observe(now)
 	a.protocol.Poll(now, observation)
 	hasLease := a.protocol.LeaseRemaining(now) > 0
-	a.appWatch.onStateApplied(observation.State, hasLease)
-	a.instances.onStateApplied(&observation, hasLease)
+	a.appWatch.OnStateApplied(observation.State, hasLease)
+	a.instances.OnStateApplied(&observation, hasLease)
 	if length, costLease := a.pendingPause.poll(now, hasLease); costLease {
 		a.lastPause.Store(&processPause{endedAt: now, length: length})
 	}
@@ -250,8 +252,8 @@ func (a *agent) observe(now time.Duration) ackagent.Observation {
 		HasRequests:     a.router.HadRequests(),
 		KeyConfigDigest: a.loadedKeysDigest(),
 	}
-	a.appWatch.addTo(&observation)
-	a.instances.addTo(now, &observation)
+	a.appWatch.AddTo(&observation)
+	a.instances.AddTo(now, &observation)
 	if !observation.Unhealthy && !observation.AppUnchecked && !a.appPassed {
 		a.appPassed = true
 		a.join.End(event.StepApp)
@@ -298,11 +300,11 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 		if !a.hasJoined {
 			a.hasJoined = true
 			a.join.End(event.StepLease)
-			a.metrics.joins.Observe((a.clock.Precise() - a.startedAt).Seconds())
+			a.metrics.Joins.Observe((a.clock.Precise() - a.startedAt).Seconds())
 		}
 	}
 	if isPlanned := a.goodbyeRequested.Load(); hasEnded && !isPlanned {
-		a.metrics.leaseLapses.Inc()
+		a.metrics.LeaseLapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
 	// A renewal may be too late: then the lease has expired for the leader, although this node has
@@ -371,7 +373,7 @@ func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
 			}
 			stage := a.moveStages.StageOf(move.Shard)
 			if !wasInLogAtStart {
-				a.metrics.handedOverShards.WithLabelValues(stage).Inc()
+				a.metrics.HandedOverShards.WithLabelValues(stage).Inc()
 			}
 		}
 	}
@@ -381,7 +383,7 @@ func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
 	} else {
 		line.Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
-	a.metrics.mapsCommitted.Inc()
+	a.metrics.MapsCommitted.Inc()
 	a.orphanedForwards.checkPending = true
 }
 
@@ -438,7 +440,7 @@ func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
 	a.lastAnswer.Store(int64(now))
 	a.recordLeaderEpoch(answer.Epoch, now)
 	if roundTrip, ok := a.roundTrips.Answered(answer.HeartbeatNumber, now); ok {
-		a.metrics.heartbeatRoundTrips.Observe(roundTrip.Seconds())
+		a.metrics.HeartbeatRoundTrips.Observe(roundTrip.Seconds())
 	}
 	a.orphanedForwards.observeEpoch(answer.Epoch)
 	a.abortOrphanedForwards(a.router.State())

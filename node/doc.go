@@ -22,7 +22,7 @@
 // These sub-packages do a part of the work without a Node:
 //
 //   - adminapi: the services of the admin port
-//   - apphealth: health checks of the app
+//   - apphealth, appinstance: health checks of the app, restarts and instances of the app
 //   - cluster: the other nodes, as gossip, Raft and the log show them
 //   - control: requests between nodes; handlers in requests.go lists all of them
 //   - crashdetect: ended processes, poison requests, unreachable owners
@@ -30,6 +30,7 @@
 //   - heartbeat: heartbeats to the leader and its responses
 //   - keyhash: hashes of shard keys, quarantined keys
 //   - leaderloop: what only the leader of the cluster does
+//   - metrics: counters and histograms of a node
 //   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
 //   - muxpool: multiplexed streams to and from other nodes
 //   - router: the routing table, the lease and the requests in flight

@@ -24,7 +24,7 @@ func (n *Node) ApplyWebhook(target string) {
 
 // onSnapshot is called when a snapshot of this size was transferred in time d, including its installation.
 func (n *Node) onSnapshot(direction string, size int64, d time.Duration) {
-	n.metrics.recordSnapshot(direction, size, d)
+	n.metrics.RecordSnapshot(direction, size, d)
 	if direction == consensus.SnapshotReceived {
 		n.joinSteps.End(event.StepSnapshot)
 	}

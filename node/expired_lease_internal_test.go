@@ -13,6 +13,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/disk"
 	"shardway/node/eventlog"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
@@ -27,7 +28,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	clock.Advance(time.Hour)
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: metrics.New(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 		newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.protocol = ackagent.New(ackagent.Options{

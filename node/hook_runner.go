@@ -14,6 +14,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/chanutil"
 	"shardway/internal/pollctx"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/shardmap"
 )
@@ -42,7 +43,7 @@ type hookRunner struct {
 	isOverdue func() bool
 	// onAcquireFailed is called from any goroutine when an acquire call has failed; nil means no call.
 	onAcquireFailed func()
-	metrics         *hookMetrics
+	metrics         *metrics.Hooks
 
 	// Running calls.
 	ctx     context.Context               // of agent.run; set before the first call
@@ -79,7 +80,7 @@ func newHookRunner(hooks Hooks, inFlight *router.InFlight, log zerolog.Logger) *
 		log:                log,
 		inFlight:           inFlight,
 		isOverdue:          neverOverdue,
-		metrics:            newHookMetrics(),
+		metrics:            metrics.NewHooks(),
 		ctx:                context.Background(),
 		cancels:            map[uint64]context.CancelFunc{},
 		results:            make(chan ackagent.HookResult),
@@ -112,7 +113,7 @@ func (h *hookRunner) StartCall(call ackagent.HookCall) {
 	}
 	callCtx, stopPolling := pollctx.Context(timeoutCtx, isOverdue)
 	runCtx := h.ctx
-	h.metrics.recordStart(&call)
+	h.metrics.RecordStart(&call)
 	h.calls.Go(func() {
 		defer cancel()
 		defer stopPolling()
@@ -120,7 +121,7 @@ func (h *hookRunner) StartCall(call ackagent.HookCall) {
 		result := h.hooks.Do(callCtx, call)
 		result.Seq = call.Seq
 		wasAborted := errors.Is(timeoutCtx.Err(), context.Canceled)
-		h.metrics.recordEnd(&call, &result, wasAborted, time.Since(startedAt))
+		h.metrics.RecordEnd(&call, &result, wasAborted, time.Since(startedAt))
 		if !wasAborted { // the result of a call that is not needed any more does not matter
 			h.reportFailure(&call, &result)
 		}

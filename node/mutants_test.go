@@ -62,19 +62,11 @@ func rules() []rule {
 		},
 		{
 			name: "an app instance that is no longer configured is no failure", test: "TestRemovedInstanceIsNotListed",
-			edits: edit("node.instanceSelection.addTo", "		case check.Absent:\n", "		case check.Absent && !PLANTED:\n"),
-		},
-		{
-			name: "a number with shards gets no other address", test: "TestNumberIsReusedOnlyWithoutShards",
-			edits: edit("node.mayReuse", "&& committed.InstanceCount(self, instance) == 0", "&& (PLANTED || committed.InstanceCount(self, instance) == 0)"),
-		},
-		{
-			name: "a number that may get shards gets no other address", test: "TestNumberIsReusedOnlyWithoutShards",
-			edits: edit("node.mayReuse", "return !mayOwnShards &&", "return (PLANTED || !mayOwnShards) &&"),
+			edits: edit("node/appinstance.Selection.AddTo", "		case check.Absent:\n", "		case check.Absent && !PLANTED:\n"),
 		},
 		{
 			name: "the numbers of configured app instances are not free", test: "TestRemovedInstanceIsNotListed",
-			edits: edit("node.instanceSelection.recordFree", "		if is.health.At(i) == nil && mayReuse(", "		if PLANTED && i == 0 || is.health.At(i) == nil && mayReuse("),
+			edits: edit("node/appinstance.Selection.recordFree", "		if s.health.At(i) == nil && mayReuse(", "		if PLANTED && i == 0 || s.health.At(i) == nil && mayReuse("),
 		},
 		{
 			name: "step-down --to asks only the named node", test: "TestStepDownRefusesNodesThatCannotLead",

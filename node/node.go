@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
@@ -23,6 +22,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
 	"shardway/node/apphealth"
+	"shardway/node/appinstance"
 	"shardway/node/campaign"
 	"shardway/node/cluster"
 	"shardway/node/consensus"
@@ -38,6 +38,7 @@ import (
 	"shardway/node/keyhash"
 	"shardway/node/leaderloop"
 	"shardway/node/membership"
+	"shardway/node/metrics"
 	"shardway/node/rotation"
 	"shardway/node/router"
 	"shardway/node/shutdown"
@@ -60,21 +61,21 @@ type Node struct {
 	nonce    uint64 // random number that distinguishes processes with the same boot number; not secret
 
 	// The replicated state, and the parts that need no other node.
-	fsm         *fsm                // the replicated state
-	stores      *disk.Stores        // the stores of Raft
-	diskStall   diskStall           // whether a write to the disk has stalled
-	hasher      *keyhash.Hasher     // hashes shard keys, and recognizes quarantined keys
-	loadedKeys  loadedKeys          // key configuration of this node's settings
-	router      *router.Router      // the routing table and the lease
-	queue       *queue.Queue        // requests that wait, for example while their shard moves
-	proxy       *proxy.Server       // serves the clients
-	processes   *processService     // the processes of the app; nil if the node starts none
-	health      *apphealth.Group    // nil for a gateway
-	appWatches  []*appWatch         // by app instance: detects restarts of the app
-	instances   *instanceSelection  // nil if the node has one app instance
-	writeLimit  *writelimit.Limit   // how long the app may write without contact to this node
-	idleTracker *idleshards.Tracker // which shards of this node are idle
-	scheduler   clock.Scheduler     // shared source of periodic wake-ups
+	fsm         *fsm                   // the replicated state
+	stores      *disk.Stores           // the stores of Raft
+	diskStall   diskStall              // whether a write to the disk has stalled
+	hasher      *keyhash.Hasher        // hashes shard keys, and recognizes quarantined keys
+	loadedKeys  loadedKeys             // key configuration of this node's settings
+	router      *router.Router         // the routing table and the lease
+	queue       *queue.Queue           // requests that wait, for example while their shard moves
+	proxy       *proxy.Server          // serves the clients
+	processes   *processService        // the processes of the app; nil if the node starts none
+	health      *apphealth.Group       // nil for a gateway
+	appWatches  []*appinstance.Watch   // by app instance: detects restarts of the app
+	instances   *appinstance.Selection // nil if the node has one app instance
+	writeLimit  *writelimit.Limit      // how long the app may write without contact to this node
+	idleTracker *idleshards.Tracker    // which shards of this node are idle
+	scheduler   clock.Scheduler        // shared source of periodic wake-ups
 
 	// Connections to other nodes, and their state.
 	port           *peer.Port                  // connections between nodes
@@ -110,7 +111,7 @@ type Node struct {
 	// Metrics, events, findings and the admin port.
 	api           *adminapi.API     // the services of the admin port
 	monitor       *findings.Monitor // computes the findings
-	metrics       *metrics
+	metrics       *metrics.Metrics
 	events        *event.Ring                 // recent events, for the admin port
 	mapChanges    *eventlog.MapChangeRecorder // records an event for each map change
 	webhook       *webhook.Sender             // sends the events to a receiver
@@ -145,7 +146,7 @@ func New(options Options) (*Node, error) {
 		diskStall: diskStall{path: dir.Path(), log: options.Log},
 		raftOpen:  make(chan struct{}),
 		ready:     make(chan struct{}),
-		metrics:   newMetrics(),
+		metrics:   metrics.New(),
 	}
 	n.loadedKeys.set(options.Keys)
 	if err := n.newReplicatedState(); err != nil {
@@ -234,7 +235,7 @@ func (n *Node) newPeerPort() {
 func (n *Node) newRouter() {
 	n.router = router.New(n.self, n.options.Shards, n.options.Clock, n.port)
 	n.router.InFlight.OnFirstEnded = func(ownedSince time.Duration) {
-		n.metrics.firstRequests.Observe((n.options.Clock.Precise() - ownedSince).Seconds())
+		n.metrics.FirstRequests.Observe((n.options.Clock.Precise() - ownedSince).Seconds())
 	}
 	n.queue = queue.New(n.options.Queue)
 	n.newAppHealth()
@@ -270,9 +271,9 @@ func (n *Node) newEventLog() (err error) {
 	n.leaderTracker = eventlog.NewLeaderTracker(n.events, n.leaderEnd)
 	n.mapChanges = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{
 		Self: n.self, Ring: n.events, Queue: n.queue.Stats,
-		OnPhase:     func(phase string, d time.Duration) { n.metrics.mapPhases.WithLabelValues(phase).Observe(d.Seconds()) },
-		OnCommitted: func(moved int) { n.metrics.shardsMoved.Add(float64(moved)) },
-		OnAbandoned: func(reason string) { n.metrics.mapChangesFailed.WithLabelValues(reason).Inc() },
+		OnPhase:     func(phase string, d time.Duration) { n.metrics.MapPhases.WithLabelValues(phase).Observe(d.Seconds()) },
+		OnCommitted: func(moved int) { n.metrics.ShardsMoved.Add(float64(moved)) },
+		OnAbandoned: func(reason string) { n.metrics.MapChangesFailed.WithLabelValues(reason).Inc() },
 	})
 	n.joinSteps = eventlog.NewJoinRecorder(eventlog.JoinOptions{
 		Self: string(n.self), Ring: n.events, IsGateway: n.options.Gateway, ChecksApp: n.health != nil, Now: n.options.Clock.Precise,
@@ -290,8 +291,8 @@ func (n *Node) newProxy() {
 	n.attachProcesses()
 	for i, watch := range n.appWatches {
 		if watch != nil {
-			watch.hasConns = func() bool { return n.proxy.UpstreamConnected(i) }
-			watch.renewConns = func() { n.proxy.RenewUpstream(i) }
+			watch.HasConns = func() bool { return n.proxy.UpstreamConnected(i) }
+			watch.RenewConns = func() { n.proxy.RenewUpstream(i) }
 		}
 	}
 }
@@ -300,7 +301,7 @@ func (n *Node) newProxy() {
 func (n *Node) newLeadership() {
 	runner := &n.leaderRunner
 	runner.view, runner.scheduler, runner.crashDetector, runner.leaderTracker = n.view, &n.scheduler, n.crashDetector, n.leaderTracker
-	runner.elections, runner.sendHeartbeat = n.metrics.elections, func() { chanutil.Notify(n.agent.heartbeatNow) }
+	runner.elections, runner.sendHeartbeat = n.metrics.Elections, func() { chanutil.Notify(n.agent.heartbeatNow) }
 	runner.newLoop = func(term uint64) *leaderloop.Loop { return leaderloop.New(n.leaderOptions(), term) }
 	n.leaderInbox = &leaderInbox{leadership: &runner.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), log: n.log}
 	rotationCluster := rotationCluster{view: n.view, client: n.client, leaderClient: n.leaderClient}
@@ -322,7 +323,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		options.Processes = n.options.Processes
 	}
 	if n.health != nil {
-		options.DialUpstream, options.FurtherUpstreams = wrapDials(n.health, n.appWatches, options.DialUpstream, options.FurtherUpstreams)
+		options.DialUpstream, options.FurtherUpstreams = appinstance.WrapDials(n.health, n.appWatches, options.DialUpstream, options.FurtherUpstreams)
 	}
 	if n.instances != nil {
 		options.InstanceHealthy = n.health.IsHealthy
@@ -394,7 +395,7 @@ func (n *Node) openStores() error {
 	if n.stores, err = n.options.Dir.OpenStores(disk.StoreOptions{Log: n.options.Log}); err != nil {
 		return err
 	}
-	n.stores.SetWriteObserver(func(d time.Duration) { n.metrics.diskWrites.Observe(d.Seconds()) })
+	n.stores.SetWriteObserver(func(d time.Duration) { n.metrics.DiskWrites.Observe(d.Seconds()) })
 	return nil
 }
 
@@ -472,7 +473,7 @@ func (n *Node) openRaft() error {
 	n.view.Raft = n.raft
 	n.agent.lastIndexAtStart.Store(n.raft.LastIndex())
 	n.campaigner = &campaign.Campaigner{
-		Raft: n.raft, IsStopping: n.stopping.Load, OnCampaign: func(cause string) { n.metrics.campaigns.WithLabelValues(cause).Inc() }, Log: n.log,
+		Raft: n.raft, IsStopping: n.stopping.Load, OnCampaign: func(cause string) { n.metrics.Campaigns.WithLabelValues(cause).Inc() }, Log: n.log,
 	}
 	n.suspicion = campaign.NewSuspicion(campaign.SuspicionOptions{
 		Self: n.self, Server: n.serverID, HeartbeatInterval: n.options.Pace.Heartbeat, Clock: n.options.Clock, Campaigner: n.campaigner, Agent: n.agent, Client: n.client, Background: &n.background, Log: n.log,
@@ -558,7 +559,7 @@ func (n *Node) newHookOptions() *ackagent.HookOptions {
 		return nil
 	}
 	runner := newHookRunner(n.options.Hooks, n.router.InFlight, n.log)
-	runner.onAcquireFailed, runner.isOverdue, runner.metrics = n.metrics.acquireFailures.Inc, n.router.IsAbortOverdue, n.metrics.hooks
+	runner.onAcquireFailed, runner.isOverdue, runner.metrics = n.metrics.AcquireFailures.Inc, n.router.IsAbortOverdue, n.metrics.Hooks
 	n.router.OnNotAcquired = runner.recordNotAcquired
 	n.agent.hooks = runner
 	return &ackagent.HookOptions{
@@ -566,9 +567,6 @@ func (n *Node) newHookOptions() *ackagent.HookOptions {
 		ReleaseTimeout: n.options.ReleaseTimeout, AcquireTimeout: n.options.AcquireTimeout,
 	}
 }
-
-// Register registers the metrics of this node with r.
-func (n *Node) Register(r prometheus.Registerer) error { return n.metrics.register(r, n) }
 
 // Scheduler returns the shared source of periodic wake-ups of this process, so that other components wake up
 // together with the node. It runs while Run runs.

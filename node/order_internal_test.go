@@ -18,6 +18,7 @@ import (
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/node/leaderloop"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
@@ -32,7 +33,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	clock.Advance(time.Hour)
 	state := ack.NewState()
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: metrics.New(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 		newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})

@@ -12,6 +12,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
@@ -41,7 +42,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			told := time.Duration(0)
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: metrics.New(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 				newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.protocol = ackagent.New(ackagent.Options{

@@ -11,6 +11,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/metrics"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
@@ -34,7 +35,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			clock.Advance(time.Hour)
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: metrics.New(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 				newestState: func() *ack.State { return state }, appChecked: func() bool { return true }, appHealthy: func() bool { return true }, appHealth: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.pauseDetector.cpuTime = func() (time.Duration, bool) { return used, true }

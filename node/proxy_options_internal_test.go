@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"shardway/node/appinstance"
 	"shardway/node/keyhash"
 )
 
@@ -13,7 +14,7 @@ func TestProxyHashesWithTheClustersKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{options: Options{Shards: 8}, self: "a", hasher: h, appWatches: make([]*appWatch, 1)}
+	n := &Node{options: Options{Shards: 8}, self: "a", hasher: h, appWatches: make([]*appinstance.Watch, 1)}
 	if p := n.proxyOptions(); p.HashKey == nil || !bytes.Equal(p.HashKey(), h.Key()) {
 		t.Error("the proxy does not hash with the key of the node's cluster")
 	}

@@ -136,7 +136,7 @@ func (a *agent) onReleaseEnded(release ackagent.ReleaseEnd) {
 func (a *agent) pollReleases(now time.Duration) (untilNext time.Duration) {
 	const nothingToReport = time.Hour
 	r := &a.releases
-	r.recordEnded(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
+	r.recordEnded(now, func(result ackagent.ReleaseResult) { a.metrics.Releases.WithLabelValues(result.String()).Inc() })
 	if len(r.unreported) == 0 {
 		return nothingToReport
 	}

@@ -74,11 +74,11 @@ func (n *Node) startLocal(ctx context.Context, s *shutdown.Stack) {
 	s.Spawn(ctx, "disk records", n.diskRecords.Run)
 	for _, watch := range n.appWatches {
 		if watch != nil {
-			s.Spawn(ctx, "app instance", watch.stored.Run)
+			s.Spawn(ctx, "app instance", watch.Run)
 		}
 	}
 	if n.instances != nil {
-		s.Spawn(ctx, "free instance numbers", n.instances.stored.Run)
+		s.Spawn(ctx, "free instance numbers", n.instances.Run)
 	}
 	s.Spawn(ctx, "webhook", n.webhook.Run) // stops after the components that record events
 	s.Spawn(ctx, "scheduler", n.scheduler.Run)
@@ -276,7 +276,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
 		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog,
 		Events: n.events, Changes: n.mapChanges, Log: n.log,
-		Metrics: leaderloop.Metrics{Proposals: n.metrics.mapChanges, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, CommitSeconds: n.metrics.commits},
+		Metrics: leaderloop.Metrics{Proposals: n.metrics.MapChanges, Exclusions: n.metrics.Exclusions, Takeovers: n.metrics.Takeovers, CommitSeconds: n.metrics.Commits},
 	}
 }
 

@@ -89,7 +89,9 @@ func allowed() map[string][]string {
 		"admin/connlimit": {"internal/linkedlist"},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/persist", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "event/webhook", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard"},
+		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "event/webhook", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard", "node/appinstance", "node/metrics"},
+		"node/appinstance": {"ack", "ack/agent", "node/apphealth", "node/disk", "node/persist", "shardmap"},
+		"node/metrics":     {"ack/agent", "event", "node/campaign", "node/consensus", "node/idleshards", "shardmap"},
 		"node/apphealth":   {"ack", "ack/agent", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},

@@ -1,4 +1,4 @@
-package node
+package metrics
 
 import (
 	"sync"
@@ -17,8 +17,8 @@ const (
 	hookResultAborted = "aborted" // aborted because the call was not needed any more
 )
 
-// hookMetrics measures the calls of hooks. Its methods may be called from any goroutine.
-type hookMetrics struct {
+// Hooks measures the calls of hooks. Its methods may be called from any goroutine.
+type Hooks struct {
 	durations *prometheus.HistogramVec
 	shards    *prometheus.CounterVec
 	noteBytes *prometheus.CounterVec
@@ -35,12 +35,12 @@ type failedCall struct {
 	epoch shardmap.Epoch // ownership epoch of the shard
 }
 
-// newHookMetrics creates the metrics. All values of their labels are exported as 0 from the start.
-func newHookMetrics() *hookMetrics {
+// NewHooks creates the metrics. All values of their labels are exported as 0 from the start.
+func NewHooks() *Hooks {
 	vec := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shardway_" + name, Help: help}, []string{"type"})
 	}
-	m := &hookMetrics{
+	m := &Hooks{
 		durations: prometheus.NewHistogramVec(durationOpts("hook_duration_seconds", "Time that a hook call to the app took, by type of the hook and result."), []string{"type", "result"}),
 		shards:    vec("hook_shards_total", "Total number of shards in hook calls to the app, repeated calls included, by type of the hook."),
 		noteBytes: vec("hook_note_bytes_total", "Bytes of notes about shards in hook calls, by type of the hook: returned by release calls, and passed to acquire calls."),
@@ -62,12 +62,12 @@ func newHookMetrics() *hookMetrics {
 }
 
 // collectors returns all metrics.
-func (m *hookMetrics) collectors() []prometheus.Collector {
+func (m *Hooks) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.durations, m.shards, m.noteBytes, m.retries}
 }
 
-// recordStart records that a call starts.
-func (m *hookMetrics) recordStart(call *ackagent.HookCall) {
+// RecordStart records that a call starts.
+func (m *Hooks) RecordStart(call *ackagent.HookCall) {
 	hook := call.Kind.String()
 	m.shards.WithLabelValues(hook).Add(float64(len(call.Shards)))
 	noteBytes, repeats := 0, false
@@ -87,8 +87,8 @@ func (m *hookMetrics) recordStart(call *ackagent.HookCall) {
 	}
 }
 
-// recordEnd records that a call has ended after d. wasAborted means that the call was not needed any more.
-func (m *hookMetrics) recordEnd(call *ackagent.HookCall, result *ackagent.HookResult, wasAborted bool, d time.Duration) {
+// RecordEnd records that a call has ended after d. wasAborted means that the call was not needed any more.
+func (m *Hooks) RecordEnd(call *ackagent.HookCall, result *ackagent.HookResult, wasAborted bool, d time.Duration) {
 	hook, outcome := call.Kind.String(), hookResultOK
 	switch {
 	case wasAborted:

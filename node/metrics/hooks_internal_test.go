@@ -1,4 +1,4 @@
-package node
+package metrics
 
 import (
 	"errors"
@@ -16,11 +16,11 @@ import (
 // the release that returned them and for the acquire that passes them on.
 func TestHookMetricsCountShardsNotesAndRetries(t *testing.T) {
 	t.Parallel()
-	m := newHookMetrics()
+	m := NewHooks()
 	call := func(kind ackagent.HookKind, epoch shardmap.Epoch, result ackagent.HookResult, wasAborted bool) {
 		c := ackagent.HookCall{Kind: kind, Shards: []ackagent.HookShard{{Shard: 1, Epoch: epoch, Note: []byte("note")}, {Shard: 2, Epoch: epoch}}}
-		m.recordStart(&c)
-		m.recordEnd(&c, &result, wasAborted, time.Second)
+		m.RecordStart(&c)
+		m.RecordEnd(&c, &result, wasAborted, time.Second)
 	}
 	failedOne := ackagent.HookResult{Failed: map[shardmap.Shard]string{2: "full"}}
 	call(ackagent.HookAcquire, 1, failedOne, false)

@@ -1,7 +1,8 @@
-package node
+package appinstance
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 
@@ -10,21 +11,25 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/node/apphealth"
+	"shardway/node/disk"
 	"shardway/node/persist"
+	"shardway/shardmap"
 )
 
-// appWatch detects restarts of the app from the results of health checks and connections. An app without
+// Watch detects restarts of the app from the results of health checks and connections. An app without
 // hooks may keep an old copy of the state of a shard that has left the node. So such a shard may return
 // only after the app has restarted. The methods may be called from any goroutine. nil means that shards
 // may return at any time.
-type appWatch struct {
+type Watch struct {
 	newestState func() *ack.State      // returns the replicated state of this node
 	stored      *persist.Value[string] // the last app instance, on disk for the next process of the node
+	dir         *disk.Dir
 	log         zerolog.Logger
-	// hasConns reports whether the proxy has an open connection to the app, which proves that the app
-	// process still runs. renewConns makes the proxy close its idle connections to the app.
-	hasConns   func() bool
-	renewConns func()
+	// HasConns reports whether the proxy has an open connection to the app, which proves that the app
+	// process still runs. RenewConns makes the proxy close its idle connections to the app. The caller
+	// must set them before the first check.
+	HasConns   func() bool
+	RenewConns func()
 	// inProcess means that the app runs in this process, so there are no connections to it.
 	inProcess bool
 
@@ -33,17 +38,23 @@ type appWatch struct {
 	detector *ackagent.AppWatch
 }
 
-// newAppWatch returns the appWatch of this node. It returns nil if shards may return at any time.
-func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
-	if !o.AfterRestart || o.Gateway {
-		return nil
-	}
+// Options configures a Watch.
+type Options struct {
+	Dir         *disk.Dir         // stores the last app process
+	NewestState func() *ack.State // returns the replicated state of the node
+	// InProcess means that the app runs in this process, so there are no connections to it.
+	InProcess bool
+	Log       zerolog.Logger
+}
+
+// NewWatch returns the Watch of the first app instance of a node.
+func NewWatch(o Options) *Watch {
 	instance, err := o.Dir.AppInstance()
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newestState: newest, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), log: o.Log, detector: ackagent.NewAppWatch(instance)}
-	if o.appIsInProcess() {
+	w := &Watch{newestState: o.NewestState, stored: persist.New("app instance", instance, o.Dir.StoreAppInstance, o.Log), dir: o.Dir, log: o.Log, detector: ackagent.NewAppWatch(instance)}
+	if o.InProcess {
 		w.inProcess = true
 		w.detector = ackagent.NewAppWatch("")
 		w.detector.Refused(w.detector.BeginAttempt(0)) // the app starts with this process, so no older app process runs
@@ -52,9 +63,26 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	return w
 }
 
+// ForInstance returns the Watch of a further app instance.
+func (w *Watch) ForInstance(instance shardmap.Instance) *Watch {
+	stored, err := w.dir.FurtherAppInstance(int(instance))
+	if err != nil {
+		w.log.Warn().Err(err).Int("instance", instance.Number()).Msg("app instance not read")
+	}
+	store := func(reported string) error { return w.dir.StoreFurtherAppInstance(int(instance), reported) }
+	name := fmt.Sprintf("app instance of %d", instance.Number())
+	return &Watch{newestState: w.newestState, stored: persist.New(name, stored, store, w.log), dir: w.dir, log: w.log, detector: ackagent.NewAppWatch(stored)}
+}
+
+// IsInProcess reports whether the app runs in this process.
+func (w *Watch) IsInProcess() bool { return w.inProcess }
+
+// Run writes the last app process to the disk after each change, until ctx ends.
+func (w *Watch) Run(ctx context.Context) { w.stored.Run(ctx) }
+
 // beginAttempt returns the Attempt of a health check or of a connection for requests. The caller must call it
 // before the check or the dial starts, because the result is valid from that time on.
-func (w *appWatch) beginAttempt() ackagent.Attempt {
+func (w *Watch) beginAttempt() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.detector.BeginAttempt(w.newestState().Committed().Epoch())
@@ -62,7 +90,7 @@ func (w *appWatch) beginAttempt() ackagent.Attempt {
 
 // onChecked records the result of the health check attempt. instance is the app instance in the response of the
 // app. It is empty if there was no response, or if the response contained no instance.
-func (w *appWatch) onChecked(attempt ackagent.Attempt, instance string, err error) {
+func (w *Watch) onChecked(attempt ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
 		w.onRefused(attempt)
 		return
@@ -78,13 +106,13 @@ func (w *appWatch) onChecked(attempt ackagent.Attempt, instance string, err erro
 	}
 	w.stored.Set(instance)
 	w.log.Info().Str("instance", instance).Msg("app instance")
-	w.renewConns() // the previous app process may still respond on its open connections
+	w.RenewConns() // the previous app process may still respond on its open connections
 }
 
 // onRefused records that the app refused the connection of attempt. It ignores the refusal while the app has open
 // connections: an app that has closed only its port still runs, so it has not restarted.
-func (w *appWatch) onRefused(attempt ackagent.Attempt) {
-	if w.hasConns() {
+func (w *Watch) onRefused(attempt ackagent.Attempt) {
+	if w.HasConns() {
 		return
 	}
 	w.mu.Lock()
@@ -92,8 +120,8 @@ func (w *appWatch) onRefused(attempt ackagent.Attempt) {
 	w.detector.Refused(attempt)
 }
 
-// addTo adds the time since which the app process runs to observation, as the epoch of a map. w may be nil.
-func (w *appWatch) addTo(observation *ackagent.Observation) {
+// AddTo adds the time since which the app process runs to observation, as the epoch of a map. w may be nil.
+func (w *Watch) AddTo(observation *ackagent.Observation) {
 	if w == nil {
 		return
 	}
@@ -102,9 +130,9 @@ func (w *appWatch) addTo(observation *ackagent.Observation) {
 	observation.ReturnsNeedRestart, observation.AppStartedAfter = true, w.detector.StartedAfter()
 }
 
-// onStateApplied records that the agent has applied state, and whether the node has a lease (hasLease). agent.poll
+// OnStateApplied records that the agent has applied state, and whether the node has a lease (hasLease). The agent
 // calls it. w may be nil.
-func (w *appWatch) onStateApplied(state *ack.State, hasLease bool) {
+func (w *Watch) OnStateApplied(state *ack.State, hasLease bool) {
 	if w == nil {
 		return
 	}
@@ -116,9 +144,9 @@ func (w *appWatch) onStateApplied(state *ack.State, hasLease bool) {
 	}
 }
 
-// wrapDial wraps dial, which opens connections for requests: the appWatch records the result of each dial.
+// WrapDial wraps dial, which opens connections for requests: the Watch records the result of each dial.
 // w may be nil.
-func (w *appWatch) wrapDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+func (w *Watch) WrapDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	if w == nil {
 		return dial
 	}
@@ -132,7 +160,7 @@ func (w *appWatch) wrapDial(dial func(context.Context) (net.Conn, error)) func(c
 
 // onDialed records the result of dialing a connection for requests. The caller must call it before it sends
 // a byte on the connection.
-func (w *appWatch) onDialed(attempt ackagent.Attempt, err error) {
+func (w *Watch) onDialed(attempt ackagent.Attempt, err error) {
 	switch {
 	case err == nil:
 		w.mu.Lock()
@@ -143,9 +171,9 @@ func (w *appWatch) onDialed(attempt ackagent.Attempt, err error) {
 	}
 }
 
-// wrapCheck wraps the health check of the app: the appWatch records each result. instance returns the app
+// WrapCheck wraps the health check of the app: the Watch records each result. instance returns the app
 // instance in the response to the last check; nil means that the app reports no instances. w may be nil.
-func (w *appWatch) wrapCheck(check func(context.Context) error, instance func() string) func(context.Context) error {
+func (w *Watch) WrapCheck(check func(context.Context) error, instance func() string) func(context.Context) error {
 	if w == nil {
 		return check
 	}
@@ -159,4 +187,15 @@ func (w *appWatch) wrapCheck(check func(context.Context) error, instance func() 
 		w.onChecked(attempt, reported, err)
 		return err
 	}
+}
+
+// startedAfter returns the time since which the app process runs, as the epoch of a map; zero means
+// unknown. w may be nil.
+func (w *Watch) startedAfter() shardmap.Epoch {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.detector.StartedAfter()
 }
