@@ -37,6 +37,8 @@ type Policy struct {
 	Cordoned, Drained map[shardmap.NodeID]bool
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
+	// PinFallbacks are those of shardmap.Policy. Each of their shards is pinned to a node.
+	PinFallbacks map[shardmap.Shard][]shardmap.NodeID
 
 	// Pause is how long planned moves wait; zero means no pause. Each leader measures it from
 	// when it applied the entry PauseIndex, or from its election: there is no shared clock, and
@@ -71,7 +73,7 @@ const (
 	ChangeDrain                          // Node, or the name of an app instance
 	ChangeUncordon                       // Node: ends cordon and drain, or the drain of an app instance
 	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
-	ChangePin                            // Shard, Node or Zone
+	ChangePin                            // Shard, Node with Fallbacks, or Zone
 	ChangeUnpin                          // Shard
 	ChangePause                          // Duration; restarts a present pause
 	ChangeResume
@@ -92,6 +94,7 @@ type Change struct {
 	Weight         uint32
 	Shard          shardmap.Shard
 	Zone           string
+	Fallbacks      []shardmap.NodeID // must not be modified
 	Duration       time.Duration
 	KeyFingerprint KeyFingerprint
 	// ReleaseTimeout and SafeDrain are the DrainOptions of ChangeDrain and ChangeDrainGradually.
@@ -106,7 +109,7 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	next := *p
 	next.Cordoned, next.Drained = maps.Clone(p.Cordoned), maps.Clone(p.Drained)
-	next.Weights, next.Pins = maps.Clone(p.Weights), maps.Clone(p.Pins)
+	next.Weights, next.Pins, next.PinFallbacks = maps.Clone(p.Weights), maps.Clone(p.Pins), maps.Clone(p.PinFallbacks)
 	next.GradualDrains, next.DrainOptions = maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
 	next.Quarantined, next.Reasons = maps.Clone(p.Quarantined), maps.Clone(p.Reasons)
 	for _, change := range changes {
@@ -146,9 +149,10 @@ func (p *Policy) apply(index uint64, change Change) {
 			delete(p.Weights, change.Node)
 		}
 	case ChangePin:
-		setKey(&p.Pins, change.Shard, shardmap.Pin{Node: change.Node, Zone: change.Zone})
+		p.setPin(change)
 	case ChangeUnpin:
 		delete(p.Pins, change.Shard)
+		delete(p.PinFallbacks, change.Shard)
 	case ChangePause:
 		p.Pause, p.PauseIndex = change.Duration, index
 	case ChangeResume:
@@ -165,7 +169,7 @@ func (p *Policy) apply(index uint64, change Change) {
 			return isNamed && node == change.Node
 		})
 		delete(p.Weights, change.Node)
-		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == change.Node })
+		p.deleteFromPins(change.Node)
 	case ChangeAppRestarted: // see State.applyPolicy
 	}
 }
@@ -191,7 +195,7 @@ func setKey[M ~map[K]V, K comparable, V any](m *M, k K, v V) {
 // that may be gone. If the only survivor were drained, all shards would stay with dead nodes (rule
 // 10).
 func (p *Policy) ForRecoveredCluster() *Policy {
-	kept := &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined, Reasons: maps.Clone(p.Reasons)}
+	kept := &Policy{Weights: p.Weights, Pins: p.Pins, PinFallbacks: p.PinFallbacks, Quarantined: p.Quarantined, Reasons: maps.Clone(p.Reasons)}
 	kept.deleteObsoleteReasons()
 	return kept
 }
@@ -204,7 +208,7 @@ func (p *Policy) Placement(zones map[shardmap.NodeID]string) shardmap.Policy {
 	}
 	return shardmap.Policy{
 		Cordoned: p.Cordoned, Drained: p.Drained, GraduallyDrained: graduallyDrained,
-		Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones,
+		Weights: p.Weights, Pins: p.Pins, PinFallbacks: p.PinFallbacks, Paused: p.Pause > 0, Zones: zones,
 	}
 }
 
@@ -281,6 +285,9 @@ func (s *State) CheckChanges(changes []Change) error {
 	if slices.ContainsFunc(changes, func(change Change) bool { return change.Kind == ChangePin && change.Node != "" && change.Zone != "" }) {
 		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
 	}
+	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, func(change Change) bool { return len(change.Fallbacks) > 0 }) {
+		return fmt.Errorf("%w: a pin to several nodes needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
+	}
 	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
 		return fmt.Errorf("%w: %w", ErrChange, errInstances)
 	}
@@ -311,6 +318,9 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 		case ChangePin:
 			w.uint(uint64(change.Shard))
 			w.pin(shardmap.Pin{Node: change.Node, Zone: change.Zone})
+			if w.version().HasReasons() {
+				w.fallbacks(change.Fallbacks)
+			}
 		case ChangeUnpin:
 			w.uint(uint64(change.Shard))
 		case ChangePause:
@@ -356,6 +366,9 @@ func (r *reader) policyEntry() PolicyEntry {
 			change.Shard = r.shard()
 			pin := r.pin()
 			change.Node, change.Zone = pin.Node, pin.Zone
+			if r.version.HasReasons() {
+				change.Fallbacks = r.fallbacks(pin, 0)
+			}
 		case ChangeUnpin:
 			change.Shard = r.shard()
 		case ChangePause:
@@ -400,6 +413,7 @@ func (w *writer) policy(policy *Policy) {
 	w.gradualDrains(policy.GradualDrains)
 	w.drainOptions(policy.DrainOptions)
 	if w.version().HasReasons() {
+		w.pinFallbacks(policy.PinFallbacks)
 		w.reasons(policy.Reasons)
 	}
 }
@@ -441,6 +455,7 @@ func (r *reader) policy() *Policy {
 		}
 	}
 	if r.version.HasReasons() {
+		policy.PinFallbacks = r.pinFallbacks(policy.Pins)
 		policy.Reasons = r.reasons()
 	}
 	for item := range policy.Reasons {

@@ -235,7 +235,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states have the same policy.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) && maps.EqualFunc(p.PinFallbacks, q.PinFallbacks, slices.Equal) &&
 		p.Pause == q.Pause && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
 }
 

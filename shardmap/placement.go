@@ -171,7 +171,7 @@ func (pl *placement) applyPins(policy Policy) [][]int16 {
 			continue
 		}
 		if pin.Node != "" {
-			pl.pinToNode(shard, pin.Node)
+			pl.pinToNodes(shard, pin.Node, policy.PinFallbacks[pinned])
 		} else {
 			pl.pinToZone(shard, pin.Zone, zones)
 		}
@@ -179,15 +179,26 @@ func (pl *placement) applyPins(policy Policy) [][]int16 {
 	return zones.members
 }
 
-// pinToNode fixes the shard to node, if node is a member that owns it or can receive it.
-func (pl *placement) pinToNode(shard int, node NodeID) {
+// pinToNodes fixes the shard to the first of the nodes of its pin that can own it.
+func (pl *placement) pinToNodes(shard int, node NodeID, fallbacks []NodeID) {
+	isFixed := pl.pinToNode(shard, node)
+	for i := 0; i < len(fallbacks) && !isFixed; i++ {
+		isFixed = pl.pinToNode(shard, fallbacks[i])
+	}
+}
+
+// pinToNode fixes the shard to node, if node is a member that owns it or can receive it. It returns false
+// if node is not.
+func (pl *placement) pinToNode(shard int, node NodeID) bool {
 	i := pl.shardMap.memberIndex(node)
 	if i == noOwner || pl.excluded[i] {
-		return
+		return false
 	}
-	if int(pl.shardMap.owners[shard]) == i || pl.canBePinned(int16(i), shard) {
-		pl.fixOwner(shard, int16(i))
+	if int(pl.shardMap.owners[shard]) != i && !pl.canBePinned(int16(i), shard) {
+		return false
 	}
+	pl.fixOwner(shard, int16(i))
+	return true
 }
 
 // canBePinned reports whether member i, which does not own the shard, can receive it because of a

@@ -29,6 +29,9 @@ type Policy struct {
 	Weights map[NodeID]uint32
 	// Pins assign shards to a node or a zone, as long as such a node can own them.
 	Pins map[Shard]Pin
+	// PinFallbacks contains, by shard, the nodes to which a pin to a node refers if that node cannot
+	// own the shard, in order of preference.
+	PinFallbacks map[Shard][]NodeID
 	// Paused allows a shard to move only if its owner is no longer a member.
 	Paused bool
 	// PreviousOwners contains, by shard, the owner before the current owner. It is empty if no
@@ -46,7 +49,8 @@ type Policy struct {
 
 // Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every
 // node of the zone, is missing, restarting or cordoned, then the shard is placed as if it had no
-// pin. A shard that is already there stays there.
+// pin. A shard that is already there stays there. Policy.PinFallbacks contains further nodes of a
+// pin: the first of all nodes of the pin that can own the shard owns it.
 type Pin struct {
 	Node NodeID
 	Zone string

@@ -20,7 +20,7 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
 		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Restarting: map[shardmap.NodeID]bool{},
-		GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{},
+		GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{}, PinFallbacks: map[shardmap.Shard][]shardmap.NodeID{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
 	if r.IntN(2) == 0 {
@@ -61,7 +61,12 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 		if r.IntN(2) == 0 {
 			pin = shardmap.Pin{Zone: []string{"x", "y", "z"}[r.IntN(3)]}
 		}
-		p.Pins[shardmap.Shard(r.IntN(shards+1))] = pin // may be a shard that does not exist
+		shard := shardmap.Shard(r.IntN(shards + 1)) // may be a shard that does not exist
+		p.Pins[shard] = pin
+		delete(p.PinFallbacks, shard)
+		if pin.Node != "" && r.IntN(2) == 0 {
+			p.PinFallbacks[shard] = []shardmap.NodeID{nodes(n)[r.IntN(n)].ID, nodes(n)[r.IntN(n)].ID}
+		}
 	}
 	return p
 }
@@ -108,6 +113,13 @@ func TestPolicyCases(t *testing.T) {
 	ab, abc := assignNext(shardmap.New(12), equalMembers("a", "b")), assignNext(shardmap.New(12), equalMembers("a", "b", "c"))
 	lopsided := assignNext(shardmap.New(36), []shardmap.Member{{ID: "a", Weight: 5}, {ID: "b", Weight: 1}})
 	zones := map[shardmap.NodeID]string{"a": "x", "b": "x", "c": "y"}
+	fallbacks := func(nodes ...shardmap.NodeID) map[shardmap.Shard][]shardmap.NodeID {
+		out := map[shardmap.Shard][]shardmap.NodeID{}
+		for s := range shardmap.Shard(12) {
+			out[s] = nodes
+		}
+		return out
+	}
 	pinned := func(pin shardmap.Pin, shards ...shardmap.Shard) map[shardmap.Shard]shardmap.Pin {
 		pins := map[shardmap.Shard]shardmap.Pin{}
 		for _, s := range shards {
@@ -158,6 +170,10 @@ func TestPolicyCases(t *testing.T) {
 		{"paused: losses are placed, where there is least", assignNext(abc, equalMembers("a", "b")), equalMembers("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
 		{"paused: a weight waits", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
 		{"paused: a pin waits", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, nil, 0},
+		{"pinned to several nodes, the first is there", abc, equalMembers("a", "b", "c"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "c"}, all...), PinFallbacks: fallbacks("a", "b")}, counts{"c": 12}, 8},
+		{"pinned to several nodes, the first is gone", abc, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "c"}, all...), PinFallbacks: fallbacks("b", "a")}, counts{"b": 12}, 8},
+		{"pinned to several nodes, the first is cordoned, the second restarts", abc, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"b": true}, Restarting: ids{"c": true}, Pins: pinned(shardmap.Pin{Node: "b"}, all...), PinFallbacks: fallbacks("c", "a")}, counts{"a": 4, "b": 4, "c": 4}, 0},
+		{"pinned to several nodes, and all are gone", ab, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "y"}, all...), PinFallbacks: fallbacks("z")}, nil, 0},
 		{"all pinned to one", ab, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 12}, 6},
 		{"pinned to who is gone", ab, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "z"}, all...)}, nil, 0},
 		{"pinned to who is cordoned", ab, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}, Pins: pinned(shardmap.Pin{Node: "c"}, all...)}, nil, 0},

@@ -94,8 +94,10 @@ func (w reference) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	case !ok:
 		return "", ""
 	case pin.Node != "":
-		if w.open[pin.Node] || owner == pin.Node {
-			return pin.Node, ""
+		for _, id := range append([]shardmap.NodeID{pin.Node}, w.p.PinFallbacks[s]...) {
+			if w.open[id] || owner == id {
+				return id, ""
+			}
 		}
 		return "", ""
 	}

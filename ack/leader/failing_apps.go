@@ -18,11 +18,12 @@ func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
 		return
 	}
 	relocation := newRelocation(placement, pi.state.Committed(), pi.members)
-	placement.Pins = maps.Clone(placement.Pins)
+	placement.Pins, placement.PinFallbacks = maps.Clone(placement.Pins), maps.Clone(placement.PinFallbacks)
 	for _, shard := range slices.Sorted(maps.Keys(failing)) {
 		owner := pi.state.Committed().Owner(shard)
 		if to := relocation.target(shard, owner, failing[shard]); to != "" {
 			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
+			delete(placement.PinFallbacks, shard)
 			relocation.shardCounts[to]++
 		}
 	}
@@ -82,10 +83,14 @@ func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members 
 // target returns the member that should own a shard which the apps of the nodes in failing have
 // failed to acquire. Empty means that the shard is placed like any other.
 func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
-	pin, pinned := rl.placement.Pins[shard]
-	_, pinUsable := rl.shardCounts[pin.Node]
-	if pinned && pinUsable && !failing[pin.Node] {
-		return ""
+	pin := rl.placement.Pins[shard]
+	for _, node := range append([]shardmap.NodeID{pin.Node}, rl.placement.PinFallbacks[shard]...) {
+		if _, isUsable := rl.shardCounts[node]; isUsable && !failing[node] {
+			if node == pin.Node {
+				return ""
+			}
+			return node
+		}
 	}
 	ownerCanKeep := rl.canKeep(owner)
 	if ownerCanKeep && !failing[owner] {

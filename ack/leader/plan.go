@@ -2,6 +2,7 @@ package leader
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"shardway/shardmap"
@@ -95,7 +96,8 @@ func (l *Leader) isPinnedTo(shard shardmap.Shard, id shardmap.NodeID) bool {
 	if !pinned {
 		return false
 	}
-	return pin.Node == id || pin.Zone != "" && pin.Zone == l.members.get(id).heartbeat.Zone
+	isFallback := slices.Contains(l.in.state.Policy().PinFallbacks[shard], id)
+	return pin.Node == id || isFallback || pin.Zone != "" && pin.Zone == l.members.get(id).heartbeat.Zone
 }
 
 // weightDiffers reports whether a node has different weights in two maps.

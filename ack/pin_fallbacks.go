@@ -1,0 +1,82 @@
+package ack
+
+import (
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// MaxPinFallbacks is the maximum number of nodes of a pin after the first one.
+const MaxPinFallbacks = 7
+
+// setPin replaces the pin of a shard. The maps of p must not be shared.
+func (p *Policy) setPin(change Change) {
+	setKey(&p.Pins, change.Shard, shardmap.Pin{Node: change.Node, Zone: change.Zone})
+	if len(change.Fallbacks) > 0 {
+		setKey(&p.PinFallbacks, change.Shard, slices.Clone(change.Fallbacks))
+	} else {
+		delete(p.PinFallbacks, change.Shard)
+	}
+}
+
+// deleteFromPins removes a node from all pins. The next node of a pin takes its place. A pin without
+// other nodes ends.
+func (p *Policy) deleteFromPins(node shardmap.NodeID) {
+	for shard, pin := range p.Pins {
+		if pin.Zone != "" {
+			continue
+		}
+		all := append([]shardmap.NodeID{pin.Node}, p.PinFallbacks[shard]...)
+		rest := slices.DeleteFunc(all, func(id shardmap.NodeID) bool { return id == node })
+		if len(rest) == 0 {
+			delete(p.Pins, shard)
+			continue
+		}
+		p.setPin(Change{Shard: shard, Node: rest[0], Fallbacks: rest[1:]})
+	}
+}
+
+// fallbacks writes the further nodes of a pin.
+func (w *writer) fallbacks(nodes []shardmap.NodeID) {
+	w.uint(uint64(len(nodes)))
+	for _, id := range nodes {
+		w.text(string(id))
+	}
+}
+
+// fallbacks reads the output of writer.fallbacks: at least minCount nodes, and none for a pin to a zone.
+// No node of the pin occurs twice.
+func (r *reader) fallbacks(pin shardmap.Pin, minCount uint64) []shardmap.NodeID {
+	var nodes []shardmap.NodeID
+	for range r.uint(minCount, MaxPinFallbacks) {
+		id := r.node()
+		if r.err == nil && (pin.Node == "" || id == pin.Node || slices.Contains(nodes, id)) {
+			r.fail("a pin with a node that occurs twice, or with a zone and nodes")
+		}
+		nodes = append(nodes, id)
+	}
+	if r.err != nil {
+		return nil
+	}
+	return nodes
+}
+
+// pinFallbacks writes the further nodes of all pins in the order of the shards.
+func (w *writer) pinFallbacks(fallbacks map[shardmap.Shard][]shardmap.NodeID) {
+	w.uint(uint64(len(fallbacks)))
+	for _, shard := range slices.Sorted(maps.Keys(fallbacks)) {
+		w.uint(uint64(shard))
+		w.fallbacks(fallbacks[shard])
+	}
+}
+
+// pinFallbacks reads the output of writer.pinFallbacks. pins are the pins of the policy.
+func (r *reader) pinFallbacks(pins map[shardmap.Shard]shardmap.Pin) map[shardmap.Shard][]shardmap.NodeID {
+	var shard shardmap.Shard
+	readShard := func() shardmap.Shard {
+		shard = r.shard()
+		return shard
+	}
+	return readSorted(r, readShard, func() []shardmap.NodeID { return r.fallbacks(pins[shard], 1) })
+}
