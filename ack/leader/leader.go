@@ -53,7 +53,7 @@ type Leader struct {
 	committedMapSeenAt time.Duration // when the committed map was first seen
 	ownRoundCommitted  bool          // a round of this term is committed
 	changeWantedSince  time.Duration // when a reason for a new map was first seen; negative means none
-	newMapRequested    bool          // an operator asked for a new map that is not proposed yet
+	newMapRequested    bool          // an operator asked to propose the wanted map without a delay
 	// pausedUntil is the end of a pause of reconcile after a step down or a failed submit.
 	pausedUntil time.Duration
 

@@ -68,8 +68,8 @@ type (
 	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
 	// ignored for a live node, and any heartbeat voids it.
 	NodeRemoved struct{ Node shardmap.NodeID }
-	// MapRequested reports that an operator asks for a new map. The leader proposes one even if
-	// no shard moves.
+	// MapRequested reports that an operator asks for a new map. The leader proposes the wanted map
+	// without waiting for further changes. It ignores the request if no map is wanted.
 	MapRequested struct{}
 )
 

@@ -27,7 +27,7 @@ func (l *Leader) reconcile() {
 	l.unblockRound()
 	assigned, needed := l.neededMap()
 	if !needed {
-		l.changeWantedSince = -1
+		l.changeWantedSince, l.newMapRequested = -1, false
 		if l.in.ownRoundOpen() {
 			l.tryCommit()
 		}
@@ -37,7 +37,7 @@ func (l *Leader) reconcile() {
 		l.changeWantedSince = l.in.now
 	}
 	switch {
-	case l.in.now-l.changeWantedSince >= l.batchDelay(assigned.finalMap):
+	case l.newMapRequested || l.in.now-l.changeWantedSince >= l.batchDelay(assigned.finalMap):
 		if l.mayProposeStage(assigned) {
 			l.propose(assigned)
 		}
@@ -140,7 +140,7 @@ func (l *Leader) mustPropose(assigned *assignment) bool {
 	if !assigned.finalMap.HasSameOwners(l.in.state.Proposed()) {
 		return true
 	}
-	return l.newMapRequested || l.keyConfigToActivate() != ""
+	return l.keyConfigToActivate() != ""
 }
 
 // updateAssignment computes the final map from the present members.
@@ -217,8 +217,6 @@ const (
 	reasonNewLeader = "new leader"
 	// reasonKeyConfig activates another key configuration.
 	reasonKeyConfig = "keys"
-	// reasonRequested is the request of an operator.
-	reasonRequested = "requested"
 )
 
 // proposalReason returns the reason of a proposal for log, events and metrics. A leader that
@@ -235,8 +233,6 @@ func (l *Leader) proposalReason(assigned *assignment) string {
 		return reasonNewLeader
 	case l.keyConfigToActivate() != "":
 		return reasonKeyConfig
-	case l.newMapRequested:
-		return reasonRequested
 	}
 	return reasonNewLeader
 }
