@@ -29,6 +29,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		Force:          args.Force,
 		For:            args.For,
 		Zone:           args.Zone,
+		Fallbacks:      args.Fallbacks,
 		IdleFirst:      args.IdleFirst,
 		Safe:           args.Safe,
 		ReleaseTimeout: args.ReleaseTimeout,
@@ -77,6 +78,25 @@ func checkPinTarget(args api.Arguments) error {
 		return conflicting("zone", args.Zone, "node")
 	case args.Node == "" && args.Zone == "":
 		return missing("node", "say where the shard belongs, at a node or in a zone, as in "+api.Pin.Example()+" or ?shard=7&zone=east")
+	}
+	return checkFallbacks(args)
+}
+
+// checkFallbacks checks the further nodes of a pin. No node may be given twice.
+func checkFallbacks(args api.Arguments) error {
+	list := strings.Join(args.Fallbacks, ",")
+	switch {
+	case len(args.Fallbacks) == 0:
+		return nil
+	case args.Node == "":
+		return badParam("fallbacks", list, "belongs to a pin to a node: give node as well, or leave out fallbacks")
+	case len(args.Fallbacks) > api.MaxPinFallbacks:
+		return badParam("fallbacks", list, fmt.Sprintf("has more than %d nodes: leave out the last ones", api.MaxPinFallbacks))
+	}
+	for i, node := range args.Fallbacks {
+		if node == "" || node == args.Node || slices.Contains(args.Fallbacks[:i], node) {
+			return badParam("fallbacks", list, fmt.Sprintf("has the node %q twice, or an empty name: give each node once", node))
+		}
 	}
 	return nil
 }
@@ -186,6 +206,9 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 	if params.has("key") {
 		key := params.get("key")
 		args.Key = &key
+	}
+	if list := params.get("fallbacks"); list != "" {
+		args.Fallbacks = strings.Split(list, ",")
 	}
 	if args.Weight, err = params.optionalNumber("weight"); err != nil {
 		return args, err

@@ -33,7 +33,7 @@ func (s *Server) actionEndpoint(verb api.Verb) endpoint {
 		if err := s.api.Cluster.Do(ctx, action); err != nil {
 			return fmt.Errorf("%s: %w", verb, err)
 		}
-		return writeJSON(w, action)
+		return writeJSON(w, api.ActionResult{Action: action, Warning: s.warningOf(action)})
 	}
 }
 
@@ -43,7 +43,7 @@ func describeAction(action api.Action) string {
 	if action.Verb == api.Pin || action.Verb == api.Unpin || action.Hash != "" {
 		words = append(words, fmt.Sprintf("shard %d", action.Shard))
 	}
-	for _, word := range []string{action.Hash, action.Node, action.Zone, action.For} {
+	for _, word := range slices.Concat([]string{action.Hash, action.Node}, action.Fallbacks, []string{action.Zone, action.For}) {
 		if word != "" {
 			words = append(words, word)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		{"pin", "shard=3&node=n3", `{"shard":3,"node":"n3"}`, api.Action{Verb: api.Pin, Shard: 3, Node: "n3"}},
 		{"pin", "shard=0&zone=east", `{"shard":0,"zone":"east"}`, api.Action{Verb: api.Pin, Zone: "east"}},
 		{"pin", "key=alice&zone=east", `{"key":"alice","zone":"east"}`, api.Action{Verb: api.Pin, Shard: alice, Zone: "east"}},
+		{"pin", "shard=3&node=n3&fallbacks=n1,n2", `{"shard":3,"node":"n3","fallbacks":["n1","n2"]}`, api.Action{Verb: api.Pin, Shard: 3, Node: "n3", Fallbacks: []string{"n1", "n2"}}},
 		{"unpin", "shard=3", `{"shard":3}`, api.Action{Verb: api.Unpin, Shard: 3}},
 		{"unpin", "key=alice", `{"key":"alice"}`, api.Action{Verb: api.Unpin, Shard: alice}},
 	} {
@@ -54,7 +56,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		for target, text := range map[string]string{"/v1/" + tc.path + "?" + tc.query: "", "/v1/" + tc.path: tc.json} {
 			f := newFake()
 			res := fetchJSON(t, handlerOf(f), "POST", target, text, "Content-Type", "application/json")
-			if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
+			if did := f.actions(); res.Code != 200 || len(did) != 1 || !reflect.DeepEqual(did[0], tc.want) {
 				t.Errorf("POST %s %s = %d %s, did %+v, want %+v", target, text, res.Code, body(res), did, tc.want)
 			}
 		}
@@ -94,6 +96,11 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 		{nil, "pin?shard=4", 400, `shard = "4" is not a shard of this cluster: give a number from 0 to 3`},
 		{nil, "pin?shard=1", 400, place},
 		{nil, "pin?shard=1&node=n3&zone=east", 400, `zone = "east" is given beside node: leave out one of the two`},
+		{nil, "pin?shard=1&node=n3&fallbacks=n4,n3", 400, `fallbacks = "n4,n3" has the node "n3" twice, or an empty name: give each node once`},
+		{nil, "pin?shard=1&node=n3&fallbacks=n4,", 400, `fallbacks = "n4," has the node "" twice, or an empty name: give each node once`},
+		{nil, "pin?shard=1&zone=east&fallbacks=n4", 400, `fallbacks = "n4" belongs to a pin to a node: give node as well, or leave out fallbacks`},
+		{nil, "pin?shard=1&node=n&fallbacks=1,2,3,4,5,6,7,8", 400, `fallbacks = "1,2,3,4,5,6,7,8" has more than 7 nodes: leave out the last ones`},
+		{nil, "unpin?shard=1&fallbacks=n4", 400, `fallbacks = "n4" is not known here: use shard, key, reason`},
 		{nil, "unpin", 400, noShard},
 		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
 		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
@@ -131,6 +138,7 @@ func TestLogContainsRequestedAction(t *testing.T) {
 		{"weight?node=n3&weight=2", "weight n3 2"},
 		{"weight?node=n3&weight=0", "weight n3 0"},
 		{"pin?shard=0&node=n3", "pin shard 0 n3"},
+		{"pin?shard=0&node=n3&fallbacks=n1,n2", "pin shard 0 n3 n1 n2"},
 		{"pin?shard=3&zone=east", "pin shard 3 east"},
 		{"unpin?shard=0", "unpin shard 0"},
 		{"quarantine?shard=0&hash=0123456789abcdef&for=1h", "quarantine shard 0 0123456789abcdef 1h"},
@@ -214,7 +222,7 @@ func TestClientQuarantines(t *testing.T) {
 	} {
 		got, err := tc.do()
 		got.By = ""
-		if err != nil || got != tc.want {
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%+v, %v, want %+v", got, err, tc.want)
 		}
 	}

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 		}
 		got := did[len(did)-1]
 		got.By = ""
-		if got != tc.want {
+		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s %s did %+v, want %+v", tc.path, tc.body, got, tc.want)
 		}
 		if strings.Contains(body(res), "alice") {

@@ -115,10 +115,16 @@ func asProblem(err error) *problem.Problem {
 		return p
 	case errors.As(err, &tooLarge):
 		return problem.Newf(problem.TooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+	case errors.Is(err, api.ErrNotLeader):
+		return problem.New(problem.NotLeader, err.Error())
+	case errors.Is(err, api.ErrNodeUnhealthy):
+		return problem.New(problem.NodeUnhealthy, err.Error())
+	case errors.Is(err, api.ErrNoActiveNodes):
+		return problem.New(problem.NoActiveNodes, err.Error())
 	case errors.Is(err, api.ErrNoLeader):
 		return problem.New(problem.NoLeader, err.Error())
 	case errors.Is(err, api.ErrUnknownNode):
-		return problem.New(problem.NotFound, err.Error())
+		return problem.New(problem.UnknownNode, err.Error())
 	case errors.Is(err, api.ErrInvalid):
 		return problem.New(problem.BadRequest, err.Error())
 	case errors.Is(err, api.ErrRefused):

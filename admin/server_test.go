@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -224,7 +225,7 @@ func TestActionsReachTheCluster(t *testing.T) {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
 		tc.want.By = "anybody from 192.0.2.1:1234" // the address that httptest uses
-		if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
+		if did := f.actions(); res.Code != 200 || len(did) != 1 || !reflect.DeepEqual(did[0], tc.want) {
 			t.Errorf("POST %s %s = %d, did %+v, want %+v", tc.target, tc.body, res.Code, did, tc.want)
 		}
 	}

@@ -8,22 +8,28 @@ import (
 	"shardway/shardmap"
 )
 
-// Every node shows what the end of a pause would move, and exactly that moves then. An operator may request a new map at any node. Every
-// node then serves under the new epoch.
-func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
+// A new map that would change nothing is refused, with the reason.
+func TestRebalanceWithoutMovesIsRefused(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		before := w.committed()
-		w.asks(w.follower(), api.Action{Verb: api.Rebalance, Reason: "new rack"})
-		w.until("a new map is committed", func() bool { return w.committed().Epoch() > before.Epoch() })
+		rebalance := api.Action{Verb: api.Rebalance, Reason: "new rack"}
+		w.refused(w.follower(), rebalance, api.ErrRefused, "no shard would move: each shard has the owner")
+		w.asks(w.follower(), api.Action{Verb: api.Pause, For: "1h"})
+		w.asks(w.follower(), api.Action{Verb: api.Weigh, Node: "a", Weight: 7})
 		w.untilSettled("a", "b", "c")
-		if after := w.committed(); after.Epoch() <= before.Epoch() || !after.HasSameOwners(before) {
-			w.t.Errorf("epoch %d, want a later one than %d with the same owners", after.Epoch(), before.Epoch())
+		before := w.committed()
+		w.refused(w.follower(), rebalance, api.ErrRefused, "planned moves are paused for 1h")
+		for range 50 {
+			w.moment()
+		}
+		if w.committed().Epoch() != before.Epoch() {
+			w.t.Errorf("epoch %d after epoch %d, although each request was refused", w.committed().Epoch(), before.Epoch())
 		}
 	})
 }
 
+// Every node shows what the end of a pause would move, and exactly that moves then.
 func TestPlanIsTheNextMap(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

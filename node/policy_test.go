@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -204,9 +205,17 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.until("the pins hold", func() bool { return at(7) != "a" && at(8) == "a" })
 		w.asks(w.follower(), api.Action{Verb: api.Unpin, Shard: 8})
 		p := w.leader().node.API().Policy()
-		if len(p.Pins) != 1 || p.Pins[0] != (api.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
+		if len(p.Pins) != 1 || !reflect.DeepEqual(p.Pins[0], api.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
 			w.t.Errorf("policy %+v", p)
 		}
+		w.refused(w.leader(), api.Action{Verb: api.Pin, Shard: 1, Node: "a", Fallbacks: []string{"b", "d"}}, api.ErrUnknownNode, `"d"`)
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Node: "c", Fallbacks: []string{"b", "a"}})
+		w.until("the pin holds", func() bool { return at(8) == "c" })
+		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "c"})
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c", Force: true})
+		w.until("the next node of the pin owns the shard", func() bool { return at(8) == "b" })
+		w.asks(w.follower(), api.Action{Verb: api.Uncordon, Node: "c"})
+		w.until("the shard is back", func() bool { return at(8) == "c" })
 		w.refused(w.leader(), api.Action{Verb: api.Cordon, Node: "d"}, api.ErrUnknownNode, `"d"`)
 		w.refused(w.leader(), api.Action{Verb: api.Pin, Shard: 1, Zone: "north"}, api.ErrRefused, `no node is in zone "north"`)
 	})

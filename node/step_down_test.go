@@ -58,7 +58,7 @@ func TestStepDownRefusesNodesThatCannotLead(t *testing.T) {
 		w.refused(leader, api.Action{Verb: api.StepDown, To: leader.name}, api.ErrRefused, "is the leader already")
 		w.all[voter].kill()
 		time.Sleep(time.Second)
-		w.refused(leader, api.Action{Verb: api.StepDown, To: voter}, api.ErrRefused, `node "`+voter+`" is not reachable`)
+		w.refused(leader, api.Action{Verb: api.StepDown, To: voter}, api.ErrNodeUnhealthy, `node "`+voter+`" is not reachable`)
 		if !leader.node.Leads() {
 			w.t.Error("a refusal ended the leadership")
 		}

@@ -33,7 +33,7 @@ const (
 	// AppRestarted confirms that a node's app holds no old copy of a shard that the node does not
 	// own, so that every shard may return to it.
 	AppRestarted
-	// Rebalance makes the leader propose a new map now, even if no shard moves.
+	// Rebalance makes the leader propose a new map now. It is refused if no shard would move.
 	Rebalance
 )
 
@@ -55,7 +55,7 @@ func verbSpecs() []verbSpec {
 		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
 		Resume:   {"resume", nil, `{}`},
 		Weigh:    {"weight", []string{"node", "weight"}, `{"node":"n3","weight":2}`},
-		Pin:      {"pin", []string{"shard", "key", "node", "zone"}, `{"key":"alice","node":"n3"}`},
+		Pin:      {"pin", []string{"shard", "key", "node", "fallbacks", "zone"}, `{"key":"alice","node":"n3"}`},
 		Unpin:    {"unpin", []string{"shard", "key"}, `{"key":"alice"}`},
 
 		Quarantine: {"quarantine", []string{"key", "hash", "shard", "for"}, `{"key":"alice","for":"1h"}`},
@@ -148,6 +148,9 @@ type Action struct {
 	Shard uint32 `json:"shard,omitempty"`
 	// Zone is the zone to which Pin assigns the shard, if Node is empty.
 	Zone string `json:"zone,omitempty"`
+	// Fallbacks are the nodes of a Pin after Node, in order of preference. The shard belongs to the
+	// first of all nodes of the pin that can own it.
+	Fallbacks []string `json:"fallbacks,omitempty"`
 	// Hash is the key_hash of the key of Quarantine and Lift, as in access logs.
 	Hash string `json:"key_hash,omitempty"`
 	// Under identifies the secret with which Hash was computed.
@@ -157,4 +160,11 @@ type Action struct {
 	Reason string `json:"reason,omitempty"`
 	// By is the name and the address of the caller, for the log.
 	By string `json:"by,omitempty"`
+}
+
+// ActionResult is the response to an action: the action as the server has parsed it.
+type ActionResult struct {
+	Action
+	// Warning is a consequence that the caller may not expect. Empty means that there is none.
+	Warning string `json:"warning,omitempty"`
 }

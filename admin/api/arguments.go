@@ -2,17 +2,19 @@ package api
 
 // Arguments are the parameters of an action in a request. nil means that a parameter is absent.
 type Arguments struct {
-	Node      string  `json:"node,omitempty"`
-	To        string  `json:"to,omitempty"`
-	Force     bool    `json:"force,omitempty"`
-	For       string  `json:"for,omitempty"`
-	Weight    *uint64 `json:"weight,omitempty"`
-	Shard     *uint64 `json:"shard,omitempty"`
-	Key       *string `json:"key,omitempty"`
-	Zone      string  `json:"zone,omitempty"`
-	Hash      string  `json:"hash,omitempty"`
-	IdleFirst string  `json:"idle_first,omitempty"`
-	Safe      bool    `json:"safe,omitempty"`
+	Node   string  `json:"node,omitempty"`
+	To     string  `json:"to,omitempty"`
+	Force  bool    `json:"force,omitempty"`
+	For    string  `json:"for,omitempty"`
+	Weight *uint64 `json:"weight,omitempty"`
+	Shard  *uint64 `json:"shard,omitempty"`
+	Key    *string `json:"key,omitempty"`
+	Zone   string  `json:"zone,omitempty"`
+	// Fallbacks are at most MaxPinFallbacks nodes.
+	Fallbacks []string `json:"fallbacks,omitempty"`
+	Hash      string   `json:"hash,omitempty"`
+	IdleFirst string   `json:"idle_first,omitempty"`
+	Safe      bool     `json:"safe,omitempty"`
 	// ReleaseTimeout is a duration such as "30s".
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
 	Reason         string `json:"reason,omitempty"`

@@ -8,6 +8,9 @@ const MaxPause = 7 * 24 * time.Hour
 // MaxReason is the longest reason of an action, in bytes.
 const MaxReason = 200
 
+// MaxPinFallbacks is the maximum number of nodes of a pin after the first one.
+const MaxPinFallbacks = 7
+
 // MinReleaseTimeout and MaxReleaseTimeout bound the release timeout of a drain.
 const (
 	MinReleaseTimeout = 10 * time.Millisecond

@@ -46,6 +46,8 @@ type PinnedShard struct {
 	Shard uint32 `json:"shard"`
 	Node  string `json:"node,omitempty"`
 	Zone  string `json:"zone,omitempty"`
+	// Fallbacks are further nodes, in order of preference, for a shard that Node cannot own.
+	Fallbacks []string `json:"fallbacks,omitempty"`
 }
 
 // PolicyService serves /v1/policy.

@@ -102,7 +102,13 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, reason str
 
 // Do runs an action. The server sets a.By.
 func (c *Client) Do(ctx context.Context, action api.Action) error {
-	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason}
+	_, err := c.Perform(ctx, action)
+	return err
+}
+
+// Perform does the same as Do, and returns the action as the node has parsed it, with a warning.
+func (c *Client) Perform(ctx context.Context, action api.Action) (api.ActionResult, error) {
+	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
 	weight, shard := uint64(action.Weight), uint64(action.Shard)
 	if action.Verb == api.Weigh {
 		args.Weight = &weight
@@ -112,10 +118,9 @@ func (c *Client) Do(ctx context.Context, action api.Action) error {
 	}
 	body, err := json.Marshal(args)
 	if err != nil {
-		return err
+		return api.ActionResult{}, err
 	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + action.Verb.String(), body: body, serverWait: api.ActionTimeout})
-	return err
+	return fetchJSON[api.ActionResult](ctx, c, call{method: http.MethodPost, path: "/v1/" + action.Verb.String(), body: body, serverWait: api.ActionTimeout})
 }
 
 // DrainState returns the progress of the drain of a node.

@@ -48,6 +48,8 @@ type actionResult struct {
 	Node   string   `json:"node,omitempty"`
 	To     string   `json:"to,omitempty"`
 	Done   bool     `json:"done"`
+	// Warning is a consequence that the operator may not expect.
+	Warning string `json:"warning,omitempty"`
 }
 
 // runAction sends an action to the node and prints success.
@@ -57,11 +59,15 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 		return err
 	}
 	defer client.Close()
-	if err = client.Do(ctx, action); err != nil {
+	result, err := client.Perform(ctx, action)
+	if err != nil {
 		return err
 	}
 	if t.JSON {
-		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, To: action.To, Done: true})
+		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, To: action.To, Done: true, Warning: result.Warning})
+	}
+	if result.Warning != "" {
+		session.printError("warning: " + result.Warning)
 	}
 	_, err = fmt.Fprintln(session.out, success)
 	return err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -238,7 +239,7 @@ func TestActionsReachTheNode(t *testing.T) {
 		}
 		got := <-c.done
 		got.By = ""
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s did %+v, want %+v", line, got, want)
 		}
 	}

@@ -72,7 +72,7 @@ func writePolicy(w io.Writer, policy api.Policy) error {
 		rows.add("weight "+strconv.FormatUint(uint64(policy.Weights[node]), 10), node, api.PolicyReason{Action: "weight", Node: node})
 	}
 	for _, pin := range policy.Pins {
-		owner := pin.Node
+		owner := strings.Join(append([]string{pin.Node}, pin.Fallbacks...), ", then ")
 		if pin.Zone != "" {
 			owner = zonePrefix + pin.Zone
 		}
@@ -234,28 +234,38 @@ func (c *weightCommand) Run(ctx context.Context, session *session) error {
 const zonePrefix = "zone="
 
 type pinCommand struct {
-	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key is set, and the node or zone."`
+	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key is set, and the nodes or the zone."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
 	reasonFlag
 	target
 }
 
-// Run pins a shard to a node or a zone.
+// Help explains lists of nodes, and nodes that are not alive.
+func (c *pinCommand) Help() string {
+	return `The shard belongs to the node of its pin as long as the node can own shards. With several
+nodes, in order of preference and up to 8, it belongs to the first of them that can own it:
+shardway pin 7 n3 n1. If none of them can, the shard is placed as if it had no pin. When a
+node that comes first returns, the shard moves back to it. If the first node is not
+alive now, the command prints a warning, and the pin waits for the node.`
+}
+
+// Run pins a shard to nodes or a zone.
 func (c *pinCommand) Run(ctx context.Context, session *session) error {
 	action := api.Action{Verb: api.Pin, Reason: c.Reason}
 	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
 	}
-	if len(args) != 1 {
-		return usageError("give a shard, and a node or zone, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
+	isZone := func(arg string) bool { return strings.HasPrefix(arg, zonePrefix) }
+	if len(args) == 0 || len(args) > 1 && slices.ContainsFunc(args, isZone) {
+		return usageError("give a shard, and nodes or one zone, as in: shardway pin 7 n3; shardway pin 7 n3 n1; shardway pin --key alice zone=east")
 	}
-	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
-		action.Zone = zone
+	if isZone(args[0]) {
+		action.Zone = strings.TrimPrefix(args[0], zonePrefix)
 	} else {
-		action.Node = args[0]
+		action.Node, action.Fallbacks = args[0], args[1:]
 	}
-	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is pinned to %s", action.Shard, args[0]))
+	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is pinned to %s", action.Shard, strings.Join(args, ", then ")))
 }
 
 type unpinCommand struct {

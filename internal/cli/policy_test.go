@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,7 +26,7 @@ type policyCluster struct {
 func (c *policyCluster) Policy() api.Policy {
 	return api.Policy{
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
-		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
+		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}, {Shard: 0, Node: "c", Fallbacks: []string{"a", "b"}}},
 		Quarantined: []api.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
 		Reasons:     c.reasons,
 	}
@@ -67,6 +68,8 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		"pin 2 b":                   {Verb: api.Pin, Shard: 2, Node: "b"},
 		"pin 0 zone=east":           {Verb: api.Pin, Zone: "east"},
 		"pin --key alice zone=east": {Verb: api.Pin, Shard: of("alice"), Zone: "east"},
+		"pin 2 b a c":               {Verb: api.Pin, Shard: 2, Node: "b", Fallbacks: []string{"a", "c"}},
+		"pin --key alice b a":       {Verb: api.Pin, Shard: of("alice"), Node: "b", Fallbacks: []string{"a"}},
 		"unpin 2":                   {Verb: api.Unpin, Shard: 2},
 		"unpin --key alice":         {Verb: api.Unpin, Shard: of("alice")},
 		"unpin --key dora":          {Verb: api.Unpin, Shard: of("dora")},
@@ -78,7 +81,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		}
 		got := <-c.done
 		got.By = ""
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s did %+v, want %+v", line, got, want)
 		}
 	}
@@ -123,6 +126,22 @@ func TestEachActionSendsItsReason(t *testing.T) {
 	}
 	if code, _, errOut := run(t, "drain --local --reason rack"); code != 2 || !strings.Contains(errOut, "--reason is stored by the cluster") {
 		t.Errorf("drain --local: exit %d, %q", code, errOut)
+	}
+}
+
+// The node of the pin is not in the list of nodes.
+func TestPinWarns(t *testing.T) {
+	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}
+	addr := serveCluster(t, c)
+	const warning = `node \"c\" is not known to this node: until it can own shards, shard 2 belongs to node \"a\"`
+	if code, out, errOut := run(t, "pin 2 c a --admin="+addr); code != 0 || out != "shard 2 is pinned to c, then a\n" || !strings.HasPrefix(errOut, "shardway: warning: "+strings.ReplaceAll(warning, `\"`, `"`)) {
+		t.Errorf("pin: exit %d, %q, %q", code, out, errOut)
+	}
+	if code, out, errOut := run(t, "pin 2 c a --json --admin="+addr); code != 0 || !strings.Contains(out, `"warning": "`+warning) || errOut != "" {
+		t.Errorf("pin --json: exit %d, %q, %q", code, out, errOut)
+	}
+	if code, out, errOut := run(t, "pin 2 a --json --admin="+addr); code != 0 || strings.Contains(out, "warning") || errOut != "" {
+		t.Errorf("pin --json: exit %d, %q, %q", code, out, errOut)
 	}
 }
 
@@ -180,7 +199,7 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 			<-c.done
 		}
 	}
-	for _, line := range []string{"rebalance", "unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b c", "pin x b"} {
+	for _, line := range []string{"rebalance", "unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b zone=c", "pin x b"} {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != 2 || len(c.done) > 0 {
 			t.Errorf("%s: exit %d, %s, and %d were done", line, code, errOut, len(c.done))
 		}
@@ -259,7 +278,7 @@ func TestPolicyIsShown(t *testing.T) {
 	for _, r := range rows(out) {
 		lines = append(lines, strings.Join(r, " "))
 	}
-	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
+	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "pin shard 0 c, then a, then b -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
 		t.Errorf("policy wrote %q, want %q", lines, want)
 	}
 }
@@ -270,7 +289,9 @@ func TestPolicyErrorsNameMissingArgument(t *testing.T) {
 		exit int // 1 if the node rejects it
 		says string
 	}{
-		"pin 7":                {2, `give a shard, and a node or zone`},
+		"pin 7":                {2, `give a shard, and nodes or one zone`},
+		"pin 1 b zone=east":    {2, `give a shard, and nodes or one zone`},
+		"pin 1 b c b":          {1, `fallbacks = "c,b" has the node "b" twice`},
 		"pin x b":              {2, `"x" is not a shard number`},
 		"pin 7 b":              {1, `shard = "7" is not a shard of this cluster: give a number from 0 to 2`},
 		"unpin":                {2, `give the number of a shard, or --key KEY`},

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestQuarantine(t *testing.T) {
 		}
 		got := <-c.done
 		got.By = ""
-		if got != tc.want {
+		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s did %+v, want %+v", tc.line, got, tc.want)
 		}
 	}

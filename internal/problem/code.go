@@ -74,6 +74,14 @@ const (
 	Forbidden       Code = "forbidden"
 	TooManyRequests Code = "too-many-requests"
 	Conflict        Code = "conflict"
+	// UnknownNode is for an action or a request about a node that the cluster does not have.
+	UnknownNode Code = "unknown-node"
+	// NodeUnhealthy is for an action that needs a node from which the leader receives heartbeats.
+	NodeUnhealthy Code = "node-unhealthy"
+	// NoActiveNodes is for an action after which no node could own the shards.
+	NoActiveNodes Code = "no-active-nodes"
+	// NotLeader is for an action that reached a node which does not lead any more, or not yet.
+	NotLeader Code = "not-leader"
 	// Timeout is for an action whose outcome was not known in time.
 	Timeout  Code = "timeout"
 	Internal Code = "internal"
@@ -163,6 +171,14 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusForbidden, "The request is not allowed."
 	case Conflict:
 		return http.StatusConflict, "The cluster refused the action."
+	case UnknownNode:
+		return http.StatusNotFound, "The cluster has no such node."
+	case NodeUnhealthy:
+		return http.StatusConflict, "The node does not respond to the leader."
+	case NoActiveNodes:
+		return http.StatusConflict, "No node could own the shards."
+	case NotLeader:
+		return http.StatusServiceUnavailable, "The node that was asked does not lead."
 	case Timeout:
 		return http.StatusGatewayTimeout, "The cluster did not answer in time."
 	case Internal:

@@ -46,7 +46,7 @@ func TestEveryCodeHasStatusAndTitle(t *testing.T) {
 		problem.UpstreamConnectTimeout: 504,
 		problem.PeerUnreachable:        502, problem.Misrouted: 421, problem.BadRequest: 400, problem.TooLarge: 413, problem.ShardMoved: 502, problem.RerouteLoop: 508,
 		problem.URITooLong: 414, problem.HeadersTooLarge: 431, problem.RequestTimeout: 408,
-		problem.NotReady: 503, problem.NotFound: 404, problem.MethodNotAllowed: 405, problem.UnsupportedMediaType: 415,
+		problem.NotReady: 503, problem.NotFound: 404, problem.UnknownNode: 404, problem.NodeUnhealthy: 409, problem.NoActiveNodes: 409, problem.NotLeader: 503, problem.MethodNotAllowed: 405, problem.UnsupportedMediaType: 415,
 		problem.Unauthorized: 401, problem.Forbidden: 403, problem.TooManyRequests: 429, problem.Conflict: 409, problem.Timeout: 504, problem.Internal: 500,
 	}
 	for c, status := range want {

@@ -20,7 +20,11 @@ func (a *API) Policy() api.Policy {
 		result.Weights[string(id)] = weight
 	}
 	for _, shard := range slices.Sorted(maps.Keys(policy.Pins)) {
-		result.Pins = append(result.Pins, api.PinnedShard{Shard: uint32(shard), Node: string(policy.Pins[shard].Node), Zone: policy.Pins[shard].Zone})
+		pinned := api.PinnedShard{Shard: uint32(shard), Node: string(policy.Pins[shard].Node), Zone: policy.Pins[shard].Zone}
+		for _, fallback := range policy.PinFallbacks[shard] {
+			pinned.Fallbacks = append(pinned.Fallbacks, string(fallback))
+		}
+		result.Pins = append(result.Pins, pinned)
 	}
 	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
 		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNotLeader is the reply of a node that does not lead to a request that only a leader can handle.
-var ErrNotLeader = fmt.Errorf("%w: who was asked leads no more, or not yet; try again in a moment", api.ErrNoLeader)
+var ErrNotLeader = fmt.Errorf("%w: the node that received the request does not lead any more, or not yet; try again in a moment", api.ErrNotLeader)
 
 // DialError means that a node was not reachable, so it has not received the request.
 type DialError struct{ error }

@@ -69,10 +69,21 @@ func Decode[T any](field json.RawMessage) (v T, err error) {
 }
 
 // faults are the errors of package api that a Reply can carry, by name.
-var faults = map[string]error{"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown}
+var faults = map[string]error{
+	"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown,
+	"not-leader": api.ErrNotLeader, "node-unhealthy": api.ErrNodeUnhealthy, "no-active-nodes": api.ErrNoActiveNodes,
+}
+
+// specialFaults are the names of the faults that are special cases of other faults.
+func specialFaults() []string { return []string{"not-leader", "node-unhealthy", "no-active-nodes"} }
 
 // faultOf returns the name of the error of package api that err wraps; empty means none.
 func faultOf(err error) string {
+	for _, name := range specialFaults() {
+		if errors.Is(err, faults[name]) {
+			return name
+		}
+	}
 	for name, e := range faults {
 		if errors.Is(err, e) {
 			return name

@@ -56,7 +56,7 @@ func (l *Leadership) transferTo(ctx context.Context, node string) error {
 	}
 	views, _ := l.View(ctx)
 	if member, _ := FindMember(views, node); !IsAlive(member) || member.Heartbeat.Goodbye {
-		return fmt.Errorf("%w: node %q is not reachable from the leader: wait for its heartbeats, or try another voter", api.ErrRefused, node)
+		return fmt.Errorf("%w: node %q is not reachable from the leader: wait for its heartbeats, or try another voter", api.ErrNodeUnhealthy, node)
 	}
 	if err := awaitOrCancel(ctx, func() error { return l.raft.TransferTo(server) }); err != nil {
 		return wrapChangeError(fmt.Errorf("leadership transfer to node %q failed: %w", node, err))
@@ -188,6 +188,9 @@ func (l *Leadership) RemoveStopping(ctx context.Context, requester, server strin
 // api.ErrRefused means that the change was certainly not made, and api.ErrUnknown means that it may still be
 // made.
 func wrapChangeError(err error) error {
+	if errors.Is(err, consensus.ErrNotLeader) {
+		return fmt.Errorf("%w: %w; try again in a moment", api.ErrNotLeader, err)
+	}
 	if errors.Is(err, consensus.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", api.ErrUnknown, err)
 	}
@@ -225,8 +228,16 @@ func (l *Leadership) Send(message leader.Message) {
 	}
 }
 
-// requestRebalance makes the leader loop propose a new shard map.
+// requestRebalance makes the leader loop propose a new shard map. It refuses a map that would change
+// nothing.
 func (l *Leadership) requestRebalance(ctx context.Context) error {
+	plan, err := l.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err = l.checkRebalance(ctx, plan); err != nil {
+		return err
+	}
 	select {
 	case l.messages <- leader.MapRequested{}:
 		return nil

@@ -49,7 +49,7 @@ func (c *Client) call(ctx context.Context, request control.Request, response any
 	case "":
 		return fmt.Errorf("%w: %s", api.ErrNoLeader, c.NoLeaderReason())
 	case c.Self:
-		return fmt.Errorf("%w: this node has been elected and does not lead yet: try again", api.ErrNoLeader)
+		return fmt.Errorf("%w: this node has been elected and does not lead yet: try again", api.ErrNotLeader)
 	}
 	return c.Control.CallLeader(ctx, leader, request, response)
 }

@@ -94,6 +94,12 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		change.Kind = ack.ChangeWeight
 	case api.Pin:
 		change.Kind = ack.ChangePin
+		for _, fallback := range action.Fallbacks {
+			if !l.options.View.HasNode(fallback) {
+				return change, l.options.View.UnknownNode(fallback)
+			}
+			change.Fallbacks = append(change.Fallbacks, shardmap.NodeID(fallback))
+		}
 		if action.Zone != "" && !l.options.View.HasZone(action.Zone) {
 			return change, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", api.ErrRefused, action.Zone)
 		}
@@ -184,7 +190,11 @@ func (l *Leadership) checkDrain(ctx context.Context, action api.Action, node sha
 	if reason == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; %s", api.ErrRefused, reason, remedy)
+	class := api.ErrRefused
+	if !hasOtherOwner(node, views, policy) {
+		class = api.ErrNoActiveNodes
+	}
+	return fmt.Errorf("%w: %s; %s", class, reason, remedy)
 }
 
 // StopRisk returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
@@ -211,13 +221,17 @@ func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, 
 		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, available, len(voters), quorum, details),
 			"add a node first, or drain it with --force"
 	}
-	hasOtherOwner := slices.ContainsFunc(views, func(member leader.MemberView) bool {
-		return member.Node != node && member.Eligible && !policy.IsDraining(member.Node)
-	})
-	if !hasOtherOwner {
+	if !hasOtherOwner(node, views, policy) {
 		return fmt.Sprintf("no other node can own the shards of node %q now", node), "check the states of the nodes with `shardway nodes`"
 	}
 	return "", ""
+}
+
+// hasOtherOwner reports whether another node could own the shards of a node now.
+func hasOtherOwner(node shardmap.NodeID, views []leader.MemberView, policy *ack.Policy) bool {
+	return slices.ContainsFunc(views, func(member leader.MemberView) bool {
+		return member.Node != node && member.Eligible && !policy.IsDraining(member.Node)
+	})
 }
 
 // unavailableReason returns why a voter does not count as remaining when another node stops. Empty means that it
@@ -307,6 +321,8 @@ func translatePolicyError(err error) error {
 		return err
 	case errors.Is(err, leader.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
+	case errors.Is(err, consensus.ErrNotLeader):
+		return wrapChangeError(err)
 	case errors.Is(err, ack.ErrChange):
 		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):
