@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"context"
 	"io"
 	"net/netip"
 	"time"
@@ -22,6 +23,23 @@ type Config struct {
 	// shards. A nil hook does nothing. If all three are nil, a shard is served as soon as this node owns
 	// it. Hooks are called concurrently, but not for the same shard.
 	Acquire, Release, Lost HookFunc
+	// NodeJoined is called when the process of a node has joined the cluster that this node has not seen before. When this
+	// node starts, it is called for each node that it finds, and for itself. NodeRejoined is called when a node is back
+	// that this node has seen before, and NodeLeft when a node has left, failed or was removed, or restarts in place.
+	// These calls alternate for each node, so none of them is repeated.
+	NodeJoined, NodeRejoined, NodeLeft func(ctx context.Context, c NodeChange)
+	// RebalanceStarted is called when the leader has proposed a map that gives shards another owner, and
+	// RebalanceCompleted when that map is in force, or when another one replaces it. Each start is followed by exactly one
+	// completion with the same Epoch before the next start.
+	RebalanceStarted, RebalanceCompleted func(ctx context.Context, r Rebalance)
+	// ClusterHealthChanged is called when the cluster has another state than in the previous call.
+	//
+	// The six callbacks from NodeJoined on are optional. They are called while Run runs. One goroutine calls them, one at a
+	// time and in the order of the events, so a slow callback delays the others, but never the node. Up to 1,024 events
+	// wait. Beyond that, the callbacks skip events, and report the difference to the present state once (ReasonMissed).
+	// A panic is logged, and the next callback follows. ctx ends when the node has stopped. Run then waits for the
+	// callbacks of the remaining events, for up to 5 s.
+	ClusterHealthChanged func(ctx context.Context, h ClusterHealth)
 	// Exit is called if a handler has not returned although another node may now run its shard. It
 	// must end the process. nil means a log line and os.Exit(1). If Exit returns, only fencing by the
 	// epoch protects the data of the app.

@@ -18,6 +18,7 @@
 //   - Config contains the settings and the handler of the app.
 //   - Node is a node: New opens it, Run runs it. All methods except Run are safe for concurrent use.
 //   - HookFunc is a hook that loads, saves or discards the state of shards.
+//   - NodeChange, Rebalance and ClusterHealth are the arguments of callbacks; Event is an event of the node.
 //   - HTTP, Go and Stream adapt an http.Handler, background work and streamed responses.
 //
 // # One owner

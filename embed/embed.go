@@ -16,8 +16,9 @@ import (
 
 // Node is a node of a cluster in this process.
 type Node struct {
-	process *process.Process
-	log     zerolog.Logger
+	process   *process.Process
+	callbacks *callbacks // nil means that the app has none
+	log       zerolog.Logger
 }
 
 // New validates the Config and opens the ports and the data directory. It starts nothing. The
@@ -54,12 +55,23 @@ func New(c Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.hasCallbacks() {
+		node := n.process.Node()
+		n.callbacks = newCallbacks(&c, clusterView{presentNodes: node.PresentNodes, epochs: node.MapEpochs, health: node.ClusterState}, n.log)
+	}
 	return n, nil
 }
 
 // Run runs the node until ctx ends and the node has left the cluster, as `shardway run` does after
-// SIGTERM, or until the node fails. It returns after the last handler. It must be called once.
-func (n *Node) Run(ctx context.Context) error { return n.process.Run(ctx) }
+// SIGTERM, or until the node fails. It returns after the last handler, and after the last callback or 5 s later. It must
+// be called once.
+func (n *Node) Run(ctx context.Context) error {
+	if n.callbacks != nil {
+		stop := n.callbacks.start(context.WithoutCancel(ctx), n.process.Node().Events())
+		defer stop()
+	}
+	return n.process.Run(ctx)
+}
 
 // ID returns the node ID.
 func (n *Node) ID() string { return n.process.Node().ID() }
@@ -82,6 +94,16 @@ func (n *Node) Ready() error {
 // be outdated, because only the lease of the owner proves ownership. To be certain, send a
 // request.
 func (n *Node) Owner(key string) string { return string(n.process.Node().Place([]byte(key)).Owner) }
+
+// OwnerOf returns the ID of the node that owns a shard, according to the same map as Owner. It returns "" if the shard is
+// orphaned or does not exist: shards have the numbers from 0 to Config.Shards - 1.
+func (n *Node) OwnerOf(shard int) string { return string(n.process.Node().OwnerOf(shard)) }
+
+// IsOwner reports whether this node serves a shard now: it owns the shard, has a lease, and the shard is not moving away.
+// The result can be outdated when the caller uses it, for example after a pause of the process, so it does not replace
+// fencing by the epoch. It is meant for work outside of requests, such as timers for the keys of a shard. With hooks, the
+// result can be true before Acquire has returned for the shard. It is false for a shard that does not exist.
+func (n *Node) IsOwner(shard int) bool { return n.process.Node().IsOwner(shard) }
 
 // Epoch returns the ownership epoch of the shard of a key according to the same map, or zero
 // without an owner. It increases exactly when the owner changes. To fence a write of a handler,

@@ -342,7 +342,7 @@ func TestHoldingNodeReportsHold(t *testing.T) {
 
 // Config has a field for each setting of a node, and no other fields.
 func TestConfigHasEverySetting(t *testing.T) {
-	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true, "Headers": true}
+	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "NodeJoined": true, "NodeRejoined": true, "NodeLeft": true, "RebalanceStarted": true, "RebalanceCompleted": true, "ClusterHealthChanged": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true, "Headers": true}
 	for _, s := range config.Settings() {
 		switch s.Name {
 		case "upstream", "health", "health-interval", "health-timeout", "health-fall", "health-rise", "hooks", "config", // those of an app in another process, and File

@@ -101,6 +101,49 @@ func ExampleNode_Watch() {
 	_ = watch
 }
 
+// Callbacks inform the app of the cluster. They run one at a time, apart from requests.
+func ExampleConfig_callbacks() {
+	_ = embed.Config{
+		NodeLeft: func(_ context.Context, c embed.NodeChange) {
+			log.Printf("node %s: %s", c.Node, c.Reason)
+		},
+		RebalanceCompleted: func(_ context.Context, r embed.Rebalance) {
+			if !r.Abandoned {
+				log.Printf("%d shards moved in %v because of %s", r.Moved, r.Duration, r.Reason)
+			}
+		},
+		ClusterHealthChanged: func(_ context.Context, h embed.ClusterHealth) {
+			if h.State == "degraded" || h.State == "unavailable" {
+				log.Printf("the cluster is %s: %s", h.State, h.Reason)
+			}
+		},
+	}
+}
+
+// Events contains everything that the node observes.
+func ExampleNode_Events() {
+	var n *embed.Node
+	watch := func(ctx context.Context) {
+		for e := range n.Events(ctx) {
+			if e.Kind == "leader-elected" {
+				log.Printf("node %s leads in term %d", e.Node, e.Term)
+			}
+		}
+	}
+	_ = watch
+}
+
+// A timer runs only on the owner of the shard of its key.
+func ExampleNode_IsOwner() {
+	var n *embed.Node
+	tick := func(key string, work func()) {
+		if n.IsOwner(n.ShardOf(key)) {
+			work()
+		}
+	}
+	_ = tick
+}
+
 // A stream counts as running until its writer has returned.
 func ExampleStream() {
 	handler := func(ctx *fasthttp.RequestCtx) {

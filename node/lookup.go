@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 
+	"shardway/admin/api"
+	"shardway/node/gossip"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -52,4 +54,58 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 // WaitOwned waits for a routing table with a greater generation. It returns false if ctx ends first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 	return n.router.AwaitTable(ctx, func(table *route.Table) bool { return table.Generation() > generation })
+}
+
+// OwnerOf returns the owner of a shard in the last map that this node has applied. It is empty if the shard has no owner,
+// or does not exist.
+func (n *Node) OwnerOf(shard int) shardmap.NodeID {
+	committed := n.router.State().Committed()
+	if shard < 0 || shard >= committed.Len() {
+		return ""
+	}
+	return committed.Owner(shardmap.Shard(shard))
+}
+
+// IsOwner reports whether this node owns a shard, has a lease, and still admits requests for the shard.
+func (n *Node) IsOwner(shard int) bool {
+	state := n.router.State()
+	if n.OwnerOf(shard) != n.self || n.router.LeaseLeft() <= 0 {
+		return false
+	}
+	return !state.HasOpenProposal() || state.Proposed().HasSameOwner(state.Committed(), shardmap.Shard(shard))
+}
+
+// Nodes returns all nodes that this node knows, sorted by ID, without a request to the leader. The node must have
+// started.
+func (n *Node) Nodes() []api.Node {
+	state := n.router.State()
+	nodes := n.api.Nodes(state, nil)
+	for i := range nodes {
+		if state.Restarting(shardmap.NodeID(nodes[i].ID)) {
+			nodes[i].State = "restarting"
+		}
+	}
+	return nodes
+}
+
+// PresentNodes returns the nodes whose processes run according to gossip, as the events of nodes report them.
+func (n *Node) PresentNodes() (nodes []string) {
+	for _, member := range n.gossip.Members() {
+		if member.Node && (member.Status == gossip.Alive || member.Status == gossip.Leaving) {
+			nodes = append(nodes, member.ID)
+		}
+	}
+	return nodes
+}
+
+// MapEpochs returns the epochs of the newest proposed map and of the map in force.
+func (n *Node) MapEpochs() (proposed, committed uint64) {
+	state := n.router.State()
+	return uint64(state.Proposed().Epoch()), uint64(state.Committed().Epoch())
+}
+
+// ClusterState returns the state of the cluster, as the events report it. isKnown is false before the first one.
+func (n *Node) ClusterState() (state string, isKnown bool) {
+	current := n.monitor.Result().ClusterState
+	return current.String(), current != 0
 }
