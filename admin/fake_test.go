@@ -68,10 +68,10 @@ func (f *fake) Status() api.Status {
 		Sockets: api.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Nodes: []api.Node{
 			{
-				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,
+				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", Region: "eu", Roles: []string{"app", "db"}, Meta: map[string]string{"rack": "r7"}, Version: "1.2.3", AppVersion: "2.1", Shards: 2,
 				Endpoints: map[string]string{"http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}, App: "healthy",
 			},
-			{ID: "n2<script>", State: "joining", Role: "gateway", Endpoints: map[string]string{}, App: "none", LastHeartbeatMS: -1},
+			{ID: "n2<script>", State: "joining", Role: "gateway", Roles: []string{}, Meta: map[string]string{}, Endpoints: map[string]string{}, App: "none", LastHeartbeatMS: -1},
 		},
 	}
 }

@@ -112,7 +112,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 		Timing: &api.TimingState{Timing: api.Timing{Lease: evil, DeadAfter: evil, Takeover: evil}},
 		Keys:   &api.KeysState{Active: evil, Digest: evil, Pending: []api.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
 		Nodes: []api.Node{{
-			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
+			ID: evil, State: evil, Role: evil, Zone: evil, Region: evil, Roles: []string{evil}, Meta: map[string]string{evil: evil}, Version: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
 		}},
 	})
 	clean, _ := dashboardURL(t, api.Status{Findings: []diagnosis.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &api.TimingState{}, Nodes: []api.Node{{ID: "x"}}})

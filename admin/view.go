@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -246,12 +247,15 @@ func rowOf(node api.Node, status api.Status) row {
 	if node.LastHeartbeatMS >= 0 {
 		heard = milliseconds(node.LastHeartbeatMS)
 	}
-	// Only this node reports its lease, its queue and its version.
+	// Only this node reports its lease and its queue.
 	note, lease, queued := "", unknown, unknown
 	var versions []string
+	if node.Version != "" {
+		versions = append(versions, node.Version)
+	}
 	if node.ID == status.Node {
 		note, lease, queued = "this node", milliseconds(status.LeaseMS), strconv.Itoa(status.Queue.Queued)
-		versions = append(versions, status.Version)
+		versions = []string{status.Version}
 	}
 	if node.AppVersion != "" {
 		versions = append(versions, "app "+node.AppVersion)
@@ -259,8 +263,8 @@ func rowOf(node api.Node, status api.Status) row {
 	cells := map[string]cell{
 		"node":    {Text: node.ID, Note: note, Page: dashboardURL(node, status)},
 		"state":   {Text: node.State},
-		"role":    {Text: role},
-		"zone":    {Text: cmp.Or(node.Zone, unknown)},
+		"role":    {Text: role, Note: strings.Join(node.Roles, ", ")},
+		"zone":    {Text: cmp.Or(node.Zone, unknown), Note: labelsText(node)},
 		"app":     {Text: node.App, Note: instancesText(node.Instances)},
 		"share":   shareCell(node, status),
 		"weight":  {Text: strconv.FormatUint(uint64(node.Weight), 10)},
@@ -277,6 +281,18 @@ func rowOf(node api.Node, status api.Status) row {
 		result.Cells = append(result.Cells, shown)
 	}
 	return result
+}
+
+// labelsText returns the region and the metadata of a node.
+func labelsText(node api.Node) string {
+	var labels []string
+	if node.Region != "" {
+		labels = append(labels, "region "+node.Region)
+	}
+	for _, key := range slices.Sorted(maps.Keys(node.Meta)) {
+		labels = append(labels, key+"="+node.Meta[key])
+	}
+	return strings.Join(labels, " · ")
 }
 
 // instancesText returns the shards of each app instance of a node, and the state of those that are not active.

@@ -137,8 +137,11 @@ type Config struct {
 	Node       string // empty means the ID in the data directory
 	Data       string // directory of the Raft log, the snapshots and the identity
 	Zone       string // empty means none
-	AppVersion string // empty means unknown
-	Weight     int    // 1..MaxWeight
+	Region     string // empty means none
+	Roles      []string
+	Meta       []string // KEY=VALUE, see nodelabel.ParseMeta
+	AppVersion string   // empty means unknown
+	Weight     int      // 1..MaxWeight
 
 	Embedded      bool // the app runs in this process; not a setting
 	EmbeddedHooks bool // the embedded app has hooks; not a setting

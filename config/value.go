@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/internal/nodelabel"
 	"shardway/internal/timingrules"
 )
 
@@ -296,6 +297,32 @@ func (v networkListValue) String() string {
 	}
 	return strings.Join(words, ",")
 }
+
+// roleListValue is a list of roles of the node.
+type roleListValue struct{ field *[]string }
+
+func (v roleListValue) set(texts []string) *valueProblem {
+	*v.field = slices.Clone(texts)
+	return nil
+}
+
+func (v roleListValue) check() *valueProblem { return problemOf(nodelabel.CheckRoles(*v.field)) }
+func (v roleListValue) String() string       { return strings.Join(*v.field, ",") }
+
+// metaListValue is a list of metadata entries, key=value.
+type metaListValue struct{ field *[]string }
+
+func (v metaListValue) set(texts []string) *valueProblem {
+	*v.field = slices.Clone(texts)
+	return nil
+}
+
+func (v metaListValue) check() *valueProblem {
+	_, err := nodelabel.ParseMeta(*v.field)
+	return problemOf(err)
+}
+
+func (v metaListValue) String() string { return strings.Join(*v.field, ",") }
 
 // endpointListValue is a list of name=address.
 type endpointListValue struct{ field *[]Endpoint }

@@ -46,7 +46,7 @@ func machineFindings(in Inputs) (findings []Finding) {
 		findings = append(findings, finding)
 	}
 	if in.MaxGossipTagBytes > 0 && in.GossipTagBytes*100 >= in.MaxGossipTagBytes*tagsNearlyFullPercent {
-		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
+		warn(TagsNearlyFull, "announce less: use fewer or shorter values of --meta, --role, --endpoint, --zone, --region and --app-version",
 			"the gossip tags of node %s use %d of %d bytes", in.Self, in.GossipTagBytes, in.MaxGossipTagBytes)
 	}
 	if in.UpgradeBlocker != "" {

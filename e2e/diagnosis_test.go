@@ -254,7 +254,7 @@ func (w diagnosisTest) checkExtraNode(a, d *cluster.Node) {
 	newAuthority(w.t, "guests").issue(w.t, cert, d.ID) // valid for an hour
 	label := strings.Repeat("m", 63)
 	d.Start(w.t, "--upstream", "", "--join", a.Gossip, "--tls-cert", cert, "--tls-key", cert,
-		"--zone", strings.Repeat("z", 64), "--app-version", strings.Repeat("v", 36), "--endpoint", "metrics="+label+"."+label+".example:9100")
+		"--zone", strings.Repeat("z", 64), "--app-version", strings.Repeat("v", 45), "--endpoint", "metrics="+label+"."+label+".example:9100")
 	w.wantFinding(d, diagnosis.NoApp, "node d is a gateway, because --upstream is missing: it owns nothing, and forwards to the others")
 	w.wantFinding(d, diagnosis.TagsNearlyFull, "the gossip tags of node d use ")
 	w.wantFinding(d, diagnosis.CertificateExpiring, "the certificate of node d for the app port expires on ")

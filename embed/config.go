@@ -66,6 +66,9 @@ type Config struct {
 	MaxStreams       int
 	Weight           int
 	Zone             string
+	Region           string
+	Roles            []string
+	Meta             []string // KEY=VALUE
 	AppVersion       string
 
 	// Addresses.

@@ -31,7 +31,7 @@ func Tags(own, addrs map[string]string) (map[string]string, error) {
 		tags[Prefix+name] = addrs[name]
 	}
 	if size := EncodedLen(tags); size > MaxTags {
-		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the largest: %s; announce fewer endpoints, or shorter names and addresses", ErrTooLong, size, MaxTags, largestTags(tags))
+		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the largest: %s", ErrTooLong, size, MaxTags, largestTags(tags))
 	}
 	return tags, nil
 }

@@ -35,6 +35,11 @@ type Options struct {
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32
 	Zone   string
+	// Region is the name of the region of the node. Roles and Meta are the words and the values that an operator gives
+	// to the node; see package nodelabel. The node announces them. Only a policy interprets roles.
+	Region string
+	Roles  []string
+	Meta   map[string]string
 	// AppVersion is the operator's name for the version of the app: up to 64 printable ASCII characters.
 	// The node announces it, and does not interpret it.
 	AppVersion string

@@ -188,6 +188,7 @@ func TestLittleRoomForTagsIsReported(t *testing.T) {
 	three(t, func(w *world) {
 		w.tune = func(o *node.Options) {
 			o.Zone, o.AppVersion = strings.Repeat("z", 64), strings.Repeat("v", 64)
+			o.Roles, o.Meta = []string{"app"}, map[string]string{"rack": "r7"}
 			o.Endpoints["metrics"] = strings.Repeat("m", 63) + "." + strings.Repeat("m", 63) + ".example:9100"
 		}
 		w.start("d")

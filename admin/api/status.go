@@ -135,6 +135,10 @@ type Node struct {
 	Voter      bool              `json:"voter"`       // has a vote in Raft elections
 	Weight     uint32            `json:"weight"`      // share of the shards, relative to the other nodes
 	Zone       string            `json:"zone"`        // failure zone; empty if none is configured
+	Region     string            `json:"region"`      // region; empty if none is configured
+	Roles      []string          `json:"roles"`       // roles that the operator has given to it, sorted
+	Meta       map[string]string `json:"meta"`        // metadata that the operator has given to it
+	Version    string            `json:"version"`     // version of Shardway; empty if unknown
 	Shards     int               `json:"shards"`      // number of shards that it owns in the committed map
 	Endpoints  map[string]string `json:"endpoints"`   // name without the prefix "ep." → address
 	AppVersion string            `json:"app_version"` // version of its app, as configured; may be empty

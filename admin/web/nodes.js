@@ -100,8 +100,8 @@ function fillRow(row, n, st, now, held) {
   if (!href) link.removeAttribute('href');
   say(cells.node.lastChild, here ? 'this node' : '');
   say(cells.state, n.state);
-  say(cells.role, n.role + (n.voter ? ', voter' : ''));
-  say(cells.zone, n.zone || unknown);
+  sayWith(cells.role, n.role + (n.voter ? ', voter' : ''), (n.roles ?? []).join(', '));
+  sayWith(cells.zone, n.zone || unknown, labelsOf(n));
   sayWith(cells.app, n.app, instancesOf(n));
   cells.app.toggleAttribute('data-bad', n.app === 'unhealthy');
   const whole = (part, all) => (all > 0 ? Math.min(1000, Math.floor(part * 1000 / all)) : 0);
@@ -115,8 +115,14 @@ function fillRow(row, n, st, now, held) {
   say(cells.lease, lease === undefined || lease < 0 ? unknown : lease === 0 && n.role !== 'gateway' ? 'none' : span(lease));
   sayWith(cells.running, now ? String(now.requests + now.websockets) : unknown, resumableOf(held));
   say(cells.waiting, String(here ? st.queue.queued : now?.queued ?? unknown));
-  say(cells.version, versions(here ? st.version : now?.version, n.app_version));
+  say(cells.version, versions(here ? st.version : n.version || now?.version, n.app_version));
   return row;
+}
+
+// labelsOf returns the region and the metadata of a node.
+function labelsOf(n) {
+  const meta = Object.entries(n.meta ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, value]) => `${key}=${value}`);
+  return [n.region && `region ${n.region}`, ...meta].filter(Boolean).join(' · ');
 }
 
 // instancesOf returns the shards of each app instance of a node, and the state of those that are not active.

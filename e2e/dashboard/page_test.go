@@ -109,6 +109,7 @@ func (l pageTests) namesAreEscaped(t *testing.T) {
 		for i := range st.Nodes {
 			n := &st.Nodes[i]
 			n.ID, n.Zone, n.AppVersion, n.State = n.ID+evil, evil, evil, evil
+			n.Region, n.Version, n.Roles, n.Meta = evil, evil, []string{evil}, map[string]string{evil: evil}
 		}
 		st.Node, st.Leader, st.Cluster = st.Nodes[0].ID, st.Nodes[1].ID, evil
 	})

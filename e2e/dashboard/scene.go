@@ -69,7 +69,7 @@ func (s *Scene) addNodes(count int, random *rand.Rand) {
 			s.status.Leader = id
 		}
 		s.status.Nodes = append(s.status.Nodes, api.Node{
-			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3],
+			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], Version: "1.0.0", Roles: []string{}, Meta: map[string]string{},
 			AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(random.IntN(100)),
 			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
 		})

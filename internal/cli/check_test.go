@@ -80,3 +80,20 @@ func TestCheckComparesWithARunningCluster(t *testing.T) {
 		}
 	}
 }
+
+// A node whose announcement cannot fit would not start. The report names the setting that takes the most space.
+func TestCheckReportsAnAnnouncementThatIsTooLong(t *testing.T) {
+	meta := "note=" + strings.Repeat("x", 251)
+	code, out, errOut := run(t, "check --meta="+meta+" --app-version="+strings.Repeat("v", 64)+" --zone="+strings.Repeat("z", 64))
+	if code != 2 || strings.Count(out, "\n") != 1 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	for _, want := range []string{`meta = "` + meta + `" (flag)`, "512 per member", "takes 256 bytes: shorten it"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in: %s", want, out)
+		}
+	}
+	if code, out, errOut := run(t, "check --meta="+meta); code != 0 {
+		t.Errorf("the same metadata alone: exit %d: %s%s", code, out, errOut)
+	}
+}

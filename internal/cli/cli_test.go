@@ -40,7 +40,7 @@ func (c *cluster) Status() api.Status {
 		Findings: []diagnosis.Finding{{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
 		Nodes: []api.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", LastHeartbeatMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
-			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", LastHeartbeatMS: -1},
+			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", Region: "eu", Roles: []string{"app", "db"}, Meta: map[string]string{"rack": "r\x1b7"}, Version: "1.2.0", AppVersion: "2.1", Shards: 2, App: "healthy", LastHeartbeatMS: -1},
 		},
 	}
 }
@@ -161,7 +161,7 @@ func TestTablesForPeople(t *testing.T) {
 			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unavailable", "lease for 412ms", "websockets 4 at the app; of clients here 4 resumable, 1 of them detached, and 2 event streams", "up 3m2s",
 			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node",
 		}},
-		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
+		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -", "NODE VERSION REGION ROLES META", "a - - - -", "b?[2J 1.2.0 eu app,db rack=r?7"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
 		{"websockets --limit 1", []string{
 			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have WebSockets: --limit N shows them", "", "no response from b",

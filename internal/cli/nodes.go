@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/internal/nodelabel"
 )
 
 type nodesCommand struct{ target }
@@ -27,7 +28,19 @@ func (c *nodesCommand) Run(ctx context.Context, session *session) error {
 	if c.JSON {
 		return writeJSON(session.out, list)
 	}
-	return writeNodes(session.out, list.Nodes)
+	if err := writeNodes(session.out, list.Nodes); err != nil {
+		return err
+	}
+	return writeLabels(session.out, list.Nodes)
+}
+
+// writeLabels prints the version of Shardway of each node, and its region, its roles and its metadata.
+func writeLabels(w io.Writer, nodes []api.Node) error {
+	table := newTable(w, "\nNODE", "VERSION", "REGION", "ROLES", "META")
+	for _, node := range nodes {
+		table.row(node.ID, node.Version, node.Region, strings.Join(node.Roles, ","), nodelabel.Meta(node.Meta).String())
+	}
+	return table.flush()
 }
 
 // writeNodes prints one row for each node.

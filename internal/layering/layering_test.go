@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":         {"internal/fieldname", "internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
-		"config":            {"shardmap", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
+		"config":            {"shardmap", "internal/nodelabel", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
 		"queue":         {"internal/linkedlist"},
 		"diagnosis":     {},
@@ -97,7 +97,7 @@ func allowed() map[string][]string {
 		"node/control":     {"node/rotation", "admin/api", "peer"},
 		"node/crashdetect": {"node/control", "peer", "proxy/poison", "internal/clock"},
 		"node/disk":        {"node/logs"},
-		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
+		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/nodelabel", "internal/clock", "internal/rawio"},
 		"node/heartbeat":   {"node/consensus", "node/logs", "ack", "peer", "shardmap", "internal/chanutil"},
 		"node/hooks":       {"ack", "ack/agent", "shardmap"},
 		"node/childproc":   {"ack/agent", "internal/execcommand", "internal/procguard", "proxy/procpool", "shardmap"},
@@ -121,7 +121,7 @@ func allowed() map[string][]string {
 		"node/shutdown":    {"ack", "ack/leader", "internal/clock", "node/adminapi", "node/cluster", "node/consensus", "node/control", "node/gossip", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
-		"node/process":     {"shardmap", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/upstream", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"shardmap", "internal/nodelabel", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/upstream", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"event", "internal/headerrules", "ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
@@ -141,6 +141,7 @@ func allowed() map[string][]string {
 		"internal/logsafe":      {},
 		"internal/version":      {},
 		"internal/logfile":      {},
+		"internal/nodelabel":    {"internal/valueerr"},
 		"internal/valueerr":     {},
 		"internal/suggest":      {},
 		"internal/nativehist":   {},
@@ -160,7 +161,7 @@ func allowed() map[string][]string {
 		"internal/demo":         {"admin/api", "admin/client", "internal/statefile"},
 		"internal/cli/bundle":   {},
 		"internal/cli/terminal": {},
-		"internal/cli":          {"internal/cli/bundle", "internal/cli/terminal", "diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/cli":          {"internal/nodelabel", "internal/cli/bundle", "internal/cli/terminal", "diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                      {"internal/cli", "internal/procguard"},
 	}
 }

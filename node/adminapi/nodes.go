@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,7 +81,7 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *
 	nodes := map[string]*api.Node{}
 	getOrCreate := func(id string) *api.Node {
 		if nodes[id] == nil {
-			nodes[id] = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
+			nodes[id] = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}, Roles: []string{}, Meta: map[string]string{}}
 		}
 		return nodes[id]
 	}
@@ -95,7 +96,9 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *
 			continue
 		}
 		node := getOrCreate(member.ID)
-		node.AppVersion = member.Tags.AppVersion
+		node.AppVersion, node.Version, node.Region = member.Tags.AppVersion, member.Tags.Version, member.Tags.Region
+		node.Roles = append(node.Roles, member.Tags.Roles...)
+		maps.Copy(node.Meta, member.Tags.Meta)
 		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, max(member.Tags.Weight, 1), member.Tags.Endpoints
 		if member.Tags.Role == gossip.RoleGateway {
 			node.Role, node.App = gossip.RoleGateway, "none"

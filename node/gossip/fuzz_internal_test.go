@@ -11,7 +11,7 @@ import (
 // FuzzTags checks that the tags of any member are decoded without a crash, and that tags that are accepted in full can be encoded again.
 func FuzzTags(f *testing.F) {
 	seed := Tags{
-		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", BootstrapExpect: 3, Weight: 5, Zone: "z", Version: "1", AppVersion: "x",
+		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", BootstrapExpect: 3, Weight: 5, Zone: "z", Region: "eu", Roles: []string{"app", "db"}, Meta: map[string]string{"rack": "r7"}, Version: "1", AppVersion: "x",
 		Endpoints: map[string]string{"http": "10.0.0.1:8080", "peer": "[::1]:7947"},
 	}
 	m, err := seed.encode()

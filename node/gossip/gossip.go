@@ -59,7 +59,7 @@ func New(options Options) (*Gossip, error) {
 	if options.Name == "" {
 		return nil, errors.New("gossip: member without a name")
 	}
-	if _, err := options.Tags.withMaxLengths().encode(); err != nil {
+	if err := options.Tags.CheckSize(); err != nil {
 		return nil, err
 	}
 	g := &Gossip{

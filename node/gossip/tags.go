@@ -1,12 +1,16 @@
 package gossip
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"shardway/endpoints"
+	"shardway/internal/nodelabel"
 )
 
 // protocolVersion is the version of the tags and their meaning. Only development versions used version 1.
@@ -22,6 +26,9 @@ const (
 	tagExpect   = "expect"
 	tagWeight   = "weight"
 	tagZone     = "zone"
+	tagRegion   = "region"
+	tagRoles    = "roles"
+	tagMeta     = "meta"
 	tagVersion  = "version"
 	tagApp      = "app_version"
 	tagLevel    = "level"
@@ -33,7 +40,7 @@ const execValue = "1"
 
 // The roles of a node.
 const (
-	RoleNode    = "node"
+	RoleNode    = ""        // not sent, to save space
 	RoleGateway = "gateway" // a node that owns no shards
 )
 
@@ -51,10 +58,16 @@ type Tags struct {
 	Role string
 	// BootstrapExpect is the number of nodes with which it bootstraps a cluster.
 	BootstrapExpect int
-	// Weight is its share of the shards.
+	// Weight is its share of the shards. Zero means 1, which is not sent.
 	Weight uint32
 	// Zone is its availability zone.
 	Zone string
+	// Region is its region.
+	Region string
+	// Roles are the roles that an operator has given to it. Meta is its metadata. Both are valid
+	// according to package nodelabel.
+	Roles []string
+	Meta  map[string]string
 	// Version is the version of the program. AppVersion is the configured version of its app.
 	Version    string
 	AppVersion string
@@ -112,6 +125,9 @@ func (t Tags) encode() (map[string]string, error) {
 	addNumber(tagExpect, t.BootstrapExpect)
 	addNumber(tagWeight, int(t.Weight))
 	addText(tagZone, t.Zone)
+	addText(tagRegion, t.Region)
+	addText(tagRoles, nodelabel.JoinRoles(t.Roles))
+	addText(tagMeta, nodelabel.Meta(t.Meta).String())
 	addText(tagVersion, t.Version)
 	addText(tagApp, t.AppVersion)
 	addText(tagLevel, t.Levels.String())
@@ -119,10 +135,63 @@ func (t Tags) encode() (map[string]string, error) {
 		addText(tagExec, execValue)
 	}
 	all, err := endpoints.Tags(encoded, t.Endpoints)
+	if errors.Is(err, endpoints.ErrTooLong) {
+		return nil, t.tooLongError(err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("gossip: tags of this node (--zone, --app-version, --endpoint, its addresses): %w", err)
+		return nil, fmt.Errorf("gossip: tags of this node (--endpoint, its addresses): %w", err)
 	}
 	return all, nil
+}
+
+// CheckSize returns a *TooLongError if the tags, with the longest values that they can get while the node runs, do not
+// fit into an announcement. It returns another error if an endpoint is invalid.
+func (t Tags) CheckSize() error {
+	_, err := t.withMaxLengths().encode()
+	return err
+}
+
+// TooLongError reports tags that do not fit into an announcement. It names the setting that takes the most space.
+type TooLongError struct {
+	// Setting and Value are the name and the value of that setting, and Bytes is its length.
+	Setting, Value string
+	Bytes          int
+	err            error // wraps endpoints.ErrTooLong
+}
+
+// Error returns the total size, the setting, its value and the remedy.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("gossip: tags of this node: %v; %s = %q takes %d bytes: shorten it, or one of --meta, --role, --zone, --region, --app-version and --endpoint", e.err, e.Setting, e.Value, e.Bytes)
+}
+
+// Unwrap returns an error that wraps endpoints.ErrTooLong.
+func (e *TooLongError) Unwrap() error { return e.err }
+
+// tooLongError adds the setting that takes the most space to an error.
+func (t Tags) tooLongError(err error) *TooLongError {
+	announced := make([]string, 0, len(t.Endpoints))
+	for _, name := range slices.Sorted(maps.Keys(t.Endpoints)) {
+		switch name {
+		case endpoints.HTTP, endpoints.Peer, endpoints.Admin: // the node announces them itself
+		default:
+			announced = append(announced, name+"="+t.Endpoints[name])
+		}
+	}
+	result := &TooLongError{err: err}
+	for _, setting := range []struct{ name, value string }{
+		{"meta", nodelabel.Meta(t.Meta).String()},
+		{"role", nodelabel.JoinRoles(t.Roles)},
+		{"endpoint", strings.Join(announced, ",")},
+		{"app-version", t.AppVersion},
+		{"zone", t.Zone},
+		{"region", t.Region},
+		{"node", t.Node},
+	} {
+		if len(setting.value) > result.Bytes {
+			result.Setting, result.Value, result.Bytes = setting.name, setting.value, len(setting.value)
+		}
+	}
+	return result
 }
 
 // withMaxLengths returns the tags with the longest values that they can get while the node runs,
@@ -135,6 +204,7 @@ func (t Tags) withMaxLengths() Tags {
 	if missing := maxClusterIDLen - len(t.Cluster); missing > 0 {
 		t.Cluster += strings.Repeat("x", missing)
 	}
+	t.BootstrapExpect = 0 // a node that belongs to a cluster does not send it
 	t.Levels = Levels{InForce: math.MaxUint8, Known: math.MaxUint8}
 	return t
 }
@@ -163,6 +233,9 @@ func decodeTags(encoded map[string]string) (Tags, error) {
 		Cluster:    encoded[tagCluster],
 		Role:       encoded[tagRole],
 		Zone:       encoded[tagZone],
+		Region:     encoded[tagRegion],
+		Roles:      nodelabel.SplitRoles(encoded[tagRoles]),
+		Meta:       nodelabel.SplitMeta(encoded[tagMeta]),
 		Version:    encoded[tagVersion],
 		AppVersion: encoded[tagApp],
 		Levels:     parseLevels(encoded[tagLevel]),

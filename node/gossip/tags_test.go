@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"shardway/endpoints"
+	"shardway/internal/nodelabel"
 )
 
 // The length that is checked is the length of what Serf sends.
@@ -36,7 +37,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{Node: "a"},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", BootstrapExpect: 3, Weight: 1000,
-			Zone: "z", Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Exec: true, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
+			Zone: "z", Region: "eu", Roles: []string{"app", "db"}, Meta: map[string]string{"rack": "r7", "x": ""}, Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Exec: true, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
 		m, err := want.encode()
@@ -104,7 +105,44 @@ func TestTagsThatWillNotFitAreFoundAtTheStart(t *testing.T) {
 			break
 		}
 	}
-	if _, err := New(Options{Name: "a", Tags: tags}); !errors.Is(err, endpoints.ErrTooLong) || !strings.Contains(err.Error(), "--app-version") {
+	if _, err := New(Options{Name: "a", Tags: tags}); !errors.Is(err, endpoints.ErrTooLong) || !strings.Contains(err.Error(), `zone = "xxx`) || !strings.Contains(err.Error(), "--app-version") {
 		t.Errorf("New = %v, want that the tags will be too long, and the flags to change", err)
+	}
+}
+
+// All metadata that a node may have fits next to the announcement of a usual node with two roles. A node with more than
+// that does not start, and the error names the largest setting.
+func TestMetadataOfMaximumSizeFits(t *testing.T) {
+	tags := Tags{
+		Node: "n-a1b2c3", Disk: strings.Repeat("d", 16), Shards: 1024, Role: RoleNode, BootstrapExpect: 3, Weight: 0,
+		Zone: "eu-1a", Region: "eu", Roles: []string{"app", "db"}, Version: "0.1.0-dev",
+		Endpoints: map[string]string{"http": "10.0.0.1:8080", "admin": "10.0.0.1:8081", "peer": "10.0.0.1:7947"},
+	}
+	used, err := tags.withMaxLengths().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes without metadata", endpoints.EncodedLen(used))
+	tags.Meta = map[string]string{"k": strings.Repeat("v", nodelabel.MaxMetaBytes-len("k="))}
+	if err := tags.CheckSize(); err != nil {
+		t.Errorf("CheckSize = %v", err)
+	}
+	tags.AppVersion = strings.Repeat("a", 64)
+	tooLong, ok := errors.AsType[*TooLongError](tags.CheckSize())
+	if !ok || tooLong.Setting != "meta" || tooLong.Bytes != nodelabel.MaxMetaBytes || !errors.Is(tooLong, endpoints.ErrTooLong) {
+		t.Fatalf("CheckSize = %v, want a *TooLongError for meta", tooLong)
+	}
+	for _, want := range []string{`meta = "k=vvv`, "takes 256 bytes", "shorten it", "512"} {
+		if !strings.Contains(tooLong.Error(), want) {
+			t.Errorf("error %q does not contain %q", tooLong, want)
+		}
+	}
+}
+
+// Other members may announce anything: what a node could not announce is ignored.
+func TestInvalidLabelsOfOthersAreIgnored(t *testing.T) {
+	tags, err := decodeTags(map[string]string{"v": "2", "node": "a", "roles": "app,b c,,<script>", "meta": "rack=r7,<b>=x,none"})
+	if err != nil || !reflect.DeepEqual(tags.Roles, []string{"app"}) || !reflect.DeepEqual(tags.Meta, map[string]string{"rack": "r7"}) {
+		t.Errorf("decoded %+v, %v", tags, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"shardway/admin/connlimit"
 	"shardway/config"
 	"shardway/internal/clock"
+	"shardway/internal/nodelabel"
 	"shardway/node"
 	"shardway/node/apphealth"
 	"shardway/node/disk"
@@ -184,9 +185,13 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	if err != nil {
 		return node.Options{}, err
 	}
+	meta, err := nodelabel.ParseMeta(conf.Meta)
+	if err != nil {
+		return node.Options{}, err
+	}
 	isExpectSet := conf.Origin("bootstrap-expect") != config.OriginDefault
 	options := node.Options{
-		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
+		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
 		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: isExpectSet && conf.BootstrapExpect == 1, Join: conf.Join, Endpoints: endpoints,
 		RaftTimeout: conf.RaftTimeout, RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
 		Timing:     clusterTiming(conf),

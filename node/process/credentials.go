@@ -299,8 +299,8 @@ func (e *FileError) Error() string { return "--" + e.Flag + ": " + e.Err.Error()
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// CheckFiles reads all configured files with credentials, as New does, and checks whether the data
-// directory is writable. Certificates for connections between nodes are checked for the configured
+// CheckFiles reads all configured files with credentials, as New does. It checks whether the data
+// directory is writable, and whether the announcement of the node can fit into its gossip tags. Certificates for connections between nodes are checked for the configured
 // node ID, if there is one.
 func CheckFiles(conf *config.Config) (problems []*FileError) {
 	add := func(err error) {
@@ -320,6 +320,9 @@ func CheckFiles(conf *config.Config) (problems []*FileError) {
 		}
 	}
 	if _, err := readCertificate(conf.TLSCert, conf.TLSKey); err != nil {
+		add(err)
+	}
+	if err := checkAnnouncement(conf); err != nil {
 		add(err)
 	}
 	if err := disk.CheckWritable(conf.Data); conf.Data != "" && err != nil {
