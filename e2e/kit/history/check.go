@@ -49,7 +49,7 @@ func Check(history History, rules Rules) *Report {
 		rules: &rules, runs: runs, maps: maps, owners: owners, faults: faults, majority: majority, ingressNodes: ingressNodes,
 	}
 	responses := &responseChecker{
-		rules: &rules, report: report, runs: runs, faults: faults, excuses: excuses, excusedOverlaps: ownership.excusedOverlaps,
+		rules: &rules, report: report, runs: runs, faults: faults, excuses: excuses, maps: maps, ownership: ownership,
 	}
 	exclusions := &exclusionChecker{rules: &rules, report: report, maps: maps, drains: history.Drains, faults: faults, majority: majority}
 	placement := &placementChecker{

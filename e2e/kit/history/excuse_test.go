@@ -299,6 +299,33 @@ func TestFencedResponseNeedsAnOverlap(t *testing.T) {
 	if report := history.Check(observed, rules); report.FencedRequests != 0 || report.Count(history.Failed) != 1 || len(report.Violations) != 1 {
 		t.Errorf("without an overlap: %v", report.Violations)
 	}
+	// The next owner opens the state before its first run. A map shows that it is the owner, and a fault that it may be.
+	taken := func(owner string, epoch uint64, at int64, in overlap) *history.Report {
+		takeover, takeoverRules := in.history()
+		resp := fenced(takeover)
+		owners := make([]string, 64)
+		for i := range owners {
+			owners[i] = owner
+		}
+		takeover.Maps = append(takeover.Maps, history.Map{Epoch: epoch, At: resp.DoneAt() + at*ms, Owners: owners})
+		return history.Check(takeover, takeoverRules)
+	}
+	reset := overlap{oldRun: [2]int64{0, 100}, nextRun: [2]int64{3000, 3200}, reset: [2]int64{-400, 4000}, takeover: "immediate"}
+	if report := taken("b", 11, 100, reset); report.FencedRequests != 1 || report.Count(history.Failed) != 0 {
+		t.Errorf("when the next owner had opened the state: %v", report)
+	}
+	for name, report := range map[string]*history.Report{
+		"without a fault":        taken("b", 11, 100, overlap{oldRun: reset.oldRun, nextRun: reset.nextRun, takeover: "immediate"}),
+		"with takeover timeout":  taken("b", 11, 100, overlap{oldRun: reset.oldRun, nextRun: reset.nextRun, reset: reset.reset, takeover: "timeout"}),
+		"by an earlier map":      taken("b", 10, 100, reset),
+		"by a map of the owner":  taken("a", 11, 100, reset),
+		"without another owner":  taken("", 11, 100, reset),
+		"by a map a minute late": taken("b", 11, 60_000, reset),
+	} {
+		if report.FencedRequests != 0 || report.Count(history.Failed) != 1 {
+			t.Errorf("%s: %v", name, report)
+		}
+	}
 	observed, rules = in.history()
 	fenced(observed).Error = "shard-moved" // it is a response of the node
 	if report := history.Check(observed, rules); report.FencedRequests != 0 || report.Count(history.Failed) != 1 || len(report.Violations) != 1 {

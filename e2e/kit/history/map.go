@@ -57,6 +57,18 @@ func (mt mapTimeline) addOwners(owners map[string]bool, shard uint32, from, unti
 	}
 }
 
+// hasLaterOwner reports whether a map that may have been in force by a time assigned the shard of a run to
+// another owner with a later epoch.
+func (mt mapTimeline) hasLaterOwner(run Run, by int64) bool {
+	return slices.ContainsFunc(mt, func(shardMap Map) bool {
+		if shardMap.Epoch <= run.Epoch || int(run.Shard) >= len(shardMap.Owners) || shardMap.At > addDuration(by, observationLag) {
+			return false
+		}
+		owner := shardMap.Owners[run.Shard]
+		return owner != "" && owner != run.App
+	})
+}
+
 // lastRegainedAt returns the last time before done at which a map assigned a shard to a node
 // with this fault; 0 means that there is none.
 func (mt mapTimeline) lastRegainedAt(fault *Fault, shard uint32, done int64) (at int64) {

@@ -14,9 +14,9 @@ type responseChecker struct {
 	faults *faultTimeline
 	// excuses determines whether a request without a response of its app has an excuse.
 	excuses *failureExcuses
-	// excusedOverlaps contains the IDs of requests that ran at the same time as a run of another
-	// owner for an excused reason.
-	excusedOverlaps map[string]bool
+	maps    mapTimeline
+	// ownership has checked the runs.
+	ownership *ownershipChecker
 }
 
 // check checks each request, and that no request ID has two responses.
@@ -51,7 +51,8 @@ func (rc *responseChecker) checkResponse(resp *Response) {
 	}
 	if resp.Fenced() {
 		rc.checkOrigin(resp, runs)
-		if rc.excusedOverlaps[resp.ID] {
+		permitsFence := func(run Run) bool { return run.App == resp.App && rc.ownership.permitsFence(run, rc.maps) }
+		if rc.ownership.excusedOverlaps[resp.ID] || slices.ContainsFunc(runs, permitsFence) {
 			report.FencedRequests++
 			return
 		}

@@ -35,6 +35,13 @@ func (oc *ownershipChecker) check(admissions []Admission) {
 	}
 }
 
+// permitsFence reports whether an app may have rejected the request of a run because the next owner had
+// already opened the state of the shard, before its own first run. A map must have assigned the shard to that
+// owner, and a fault must permit that the run ended after the takeover.
+func (oc *ownershipChecker) permitsFence(run Run, maps mapTimeline) bool {
+	return maps.hasLaterOwner(run, run.end()) && oc.findTakeoverExcuse(run, run.end()) != 0
+}
+
 // shardChecker checks the runs of one shard against each other.
 type shardChecker struct {
 	*ownershipChecker
