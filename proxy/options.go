@@ -29,7 +29,7 @@ type Options struct {
 	// Queue contains the requests that wait for an owner. Its Wait limits the total waiting time of
 	// a request.
 	Queue *queue.Queue
-	// QueueWait must equal the Wait of Queue. Zero means 15 s.
+	// QueueWait must equal the Wait of Queue. Zero means queue.DefaultWait.
 	QueueWait time.Duration
 	// Log receives a debug line for each failed request, and a line for each failure to accept.
 	Log zerolog.Logger
@@ -157,7 +157,7 @@ type Optimizations struct {
 
 // withDefaults returns options with every zero replaced by its default.
 func (options Options) withDefaults() Options {
-	options.QueueWait = cmp.Or(options.QueueWait, 15*time.Second)
+	options.QueueWait = cmp.Or(options.QueueWait, queue.DefaultWait)
 	options.MaxUpstreamConns = cmp.Or(options.MaxUpstreamConns, 1024)
 	options.MaxShardConns = cmp.Or(options.MaxShardConns, max(options.MaxUpstreamConns/2, 1))
 	options.MaxStreams = cmp.Or(options.MaxStreams, 4096)

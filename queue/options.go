@@ -2,6 +2,9 @@ package queue
 
 import "time"
 
+// DefaultWait is the maximum waiting time of a request unless Options.Wait is set.
+const DefaultWait = 15 * time.Second
+
 // Options configures a Queue.
 type Options struct {
 	// Requests is the maximum number of queued requests. Zero means 10,000; a negative
@@ -10,7 +13,7 @@ type Options struct {
 	// Bytes is the maximum total size of the queued requests. Zero means 64 MiB; a negative
 	// value means that only requests of size 0 may wait.
 	Bytes int64
-	// Wait is the maximum total waiting time of one request, from Enter on. Zero means 15 s.
+	// Wait is the maximum total waiting time of one request, from Enter on. Zero means DefaultWait.
 	Wait time.Duration
 
 	// Batch is the number of tickets that are released at once when a release starts. The
@@ -38,7 +41,7 @@ func (o Options) withDefaults() Options {
 		o.Bytes = 64 << 20
 	}
 	if o.Wait <= 0 {
-		o.Wait = 15 * time.Second
+		o.Wait = DefaultWait
 	}
 	if o.Batch <= 0 {
 		o.Batch = 8
