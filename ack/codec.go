@@ -93,7 +93,7 @@ func (r *reader) byte() byte {
 	return 0
 }
 
-// bool reads the output of writer.bool.
+// bool decodes the output of writer.bool.
 func (r *reader) bool() bool {
 	v := r.byte()
 	if v > 1 {
@@ -150,7 +150,7 @@ func (r *reader) duration(maximum time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(maximum)))
 }
 
-// timing reads the output of writer.timing.
+// timing decodes the output of writer.timing.
 func (r *reader) timing() Timing {
 	timing := Timing{
 		Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter),

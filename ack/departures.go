@@ -282,7 +282,7 @@ func EncodeAppReports(version FormatVersion, entry AppReportEntry) []byte {
 	return w.buf
 }
 
-// appReportEntry reads the output of EncodeAppReports after its kind.
+// appReportEntry decodes the output of EncodeAppReports after its kind.
 func (r *reader) appReportEntry() AppReportEntry {
 	entry := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
@@ -318,7 +318,7 @@ func (w *writer) departures(d departures) {
 	}
 }
 
-// departures reads the output of writer.departures for the given number of shards.
+// departures decodes the output of writer.departures for the given number of shards.
 func (r *reader) departures(shards int) departures {
 	index := r.uint(0, maxUint)
 	byNode := readSorted(r, r.instanceID, func() []departedShards {

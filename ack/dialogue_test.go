@@ -107,7 +107,7 @@ func firstDifference(a, b string) string {
 	return strings.Join(as[max(at-3, 0):min(at+5, len(as))], "\n")
 }
 
-// playDialogue returns the text with the present answers.
+// playDialogue returns the text with the current answers.
 func playDialogue(t *testing.T, text string) string {
 	t.Helper()
 	var out []string
@@ -204,7 +204,7 @@ func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
 	return nil
 }
 
-// begin starts processes that follow the present leader.
+// begin starts processes that follow the current leader.
 func (s *stage) begin(nodes ...shardmap.NodeID) {
 	s.start(nodes...)
 	for _, id := range nodes {

@@ -108,7 +108,7 @@ func EncodeFormatVersion(version FormatVersion, entry FormatVersionEntry) []byte
 // FormatVersion returns the format version in force. It never decreases.
 func (s *State) FormatVersion() FormatVersion { return s.formatVersion }
 
-// applyFormatVersion puts a higher format version into force if the leader of the present term has
+// applyFormatVersion puts a higher format version into force if the leader of the current term has
 // submitted the entry. Otherwise the entry is ignored, because it relies on outdated reports to an
 // earlier leader. A program that does not support the format version must stop.
 func (s *State) applyFormatVersion(term uint64, entry FormatVersionEntry) (*State, Outcome, error) {

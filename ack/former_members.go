@@ -80,7 +80,7 @@ func (w *writer) formerMembers(members formerMembers) {
 	}
 }
 
-// formerMembers reads the output of writer.formerMembers. Members of the committed map must have
+// formerMembers decodes the output of writer.formerMembers. Members of the committed map must have
 // epoch zero, others must not.
 func (r *reader) formerMembers(committed *shardmap.Map) formerMembers {
 	firstMapWithout := func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(committed.Epoch()))) }

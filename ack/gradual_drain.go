@@ -39,7 +39,7 @@ func (w *writer) gradualDrains(drains map[shardmap.NodeID]GradualDrain) {
 	}
 }
 
-// gradualDrains reads the output of writer.gradualDrains.
+// gradualDrains decodes the output of writer.gradualDrains.
 func (r *reader) gradualDrains() map[shardmap.NodeID]GradualDrain {
 	return readSorted(r, r.node, func() GradualDrain {
 		return GradualDrain{Duration: r.duration(MaxGradualDrain), Index: r.uint(1, maxUint)}

@@ -426,7 +426,7 @@ func (w *writer) shardList(list []shardmap.Shard) {
 	}
 }
 
-// shardList reads the output of writer.shardList, up to MaxUnacquired shards.
+// shardList decodes the output of writer.shardList, up to MaxUnacquired shards.
 func (r *reader) shardList() (list []shardmap.Shard) {
 	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, MaxUnacquired) {

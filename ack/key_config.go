@@ -60,7 +60,7 @@ func (w *writer) keyConfig(config keyConfig) {
 	w.text(config.proposed)
 }
 
-// keyConfig reads the output of writer.keyConfig.
+// keyConfig decodes the output of writer.keyConfig.
 func (r *reader) keyConfig() keyConfig {
 	return keyConfig{active: r.text(0, MaxKeyConfig), since: r.epoch(), proposed: r.text(0, MaxKeyConfig)}
 }

@@ -44,14 +44,14 @@ type playedEntry struct {
 	data []byte
 }
 
-// levelServer is a server with its present process, and global knowledge about it.
+// levelServer is a server with its current process, and global knowledge about it.
 type levelServer struct {
 	name         string
 	up, silent   bool
 	boot, toldIn uint64
 	program      ack.FormatVersion
 	disk         ack.FormatVersion // the level that its log has
-	toldAt       time.Duration     // by the present process, to the leader of toldIn
+	toldAt       time.Duration     // by the current process, to the leader of toldIn
 }
 
 // levelPlants are mutants of the caller of Levels.

@@ -43,7 +43,7 @@ type bootstrapEntry struct {
 type TimingEntry struct {
 	// Term is the Raft term of the leader that decided on it (see ProposalEntry).
 	Term uint64
-	// Replaces is the index of the entry that set the present timing.
+	// Replaces is the index of the entry that set the current timing.
 	Replaces uint64
 	Timing   Timing
 }
@@ -171,7 +171,7 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 	return entry, version, nil
 }
 
-// proposalEntry reads the output of EncodeProposal after its kind.
+// proposalEntry decodes the output of EncodeProposal after its kind.
 func (r *reader) proposalEntry() ProposalEntry {
 	proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: r.epoch(), Reason: r.text(0, maxText), Want: r.shardMap()}
 	for range r.uint(0, maxDrops) {
@@ -185,7 +185,7 @@ func (r *reader) proposalEntry() ProposalEntry {
 	return proposal
 }
 
-// commitEntry reads the output of EncodeCommit after its kind.
+// commitEntry decodes the output of EncodeCommit after its kind.
 func (r *reader) commitEntry() CommitEntry {
 	commit := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
 	copy(commit.Digest[:], r.read(len(commit.Digest)))

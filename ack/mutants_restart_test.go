@@ -17,7 +17,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack/leader.memberTracker.get", "restartTimes{firstSeenAt: mt.electedAt}", "restartTimes{firstSeenAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.memberTracker.getOrCreate", "restartTimes{firstSeenAt: mt.electedAt}", "restartTimes{firstSeenAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",

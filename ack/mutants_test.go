@@ -127,7 +127,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.membership.proposalApplied", "		nodes.get(id).freshEchoCount = 0\n", "		if !PLANTED {\n			nodes.get(id).freshEchoCount = 0\n		}\n"),
+			edits: in("ack/leader.membership.proposalApplied", "		nodes.getOrCreate(id).freshEchoCount = 0\n", "		if !PLANTED {\n			nodes.getOrCreate(id).freshEchoCount = 0\n		}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
@@ -201,7 +201,7 @@ func mutantsOfTerms() []mutant {
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
 			edits: both(in("ack/leader.member.evaluateEcho", "if m.heartbeat.Echo.Term == in.term {", "if PLANTED || m.heartbeat.Echo.Term == in.term {"), // and numbers that meet more often
-				both(in("ack/leader.Leader.answerHeartbeat", "	l.lastAnswerNumber++\n", "	l.lastAnswerNumber++\n	if PLANTED {\n		node.counted++\n		l.lastAnswerNumber = node.counted\n	}\n"),
+				both(in("ack/leader.Leader.answerHeartbeat", "	l.lastResponseNumber++\n", "	l.lastResponseNumber++\n	if PLANTED {\n		node.counted++\n		l.lastResponseNumber = node.counted\n	}\n"),
 					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
@@ -235,7 +235,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack/leader.memberTracker.get", "lastGrantAt: mt.electedAt,", "lastGrantAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.memberTracker.getOrCreate", "lastGrantAt: mt.electedAt,", "lastGrantAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
@@ -355,11 +355,11 @@ func mutantsOfRounds() []mutant {
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
 			edits: both(in("ack/leader.member.isSilent", "	return in.now-m.lastProofAt() > maxEchoAge(in.pace)", "	if PLANTED && m.hasHeartbeat() {\n		return in.now-m.lastHeartbeatAt > maxEchoAge(in.pace)\n	}\n	return in.now-m.lastProofAt() > maxEchoAge(in.pace)"),
 				both(in("ack/leader.member.evaluateEcho", "	if !isFresh {\n", "	if !PLANTED && !isFresh {\n"),
-					in("ack/leader.leaseIssuer.mayGrant", "	if node.echoedAnswerSentAt < 0 ||", "	if !PLANTED && node.echoedAnswerSentAt < 0 ||"))),
+					in("ack/leader.leaseIssuer.mayGrant", "	if node.echoedResponseSentAt < 0 ||", "	if !PLANTED && node.echoedResponseSentAt < 0 ||"))),
 		},
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
-			edits: both(in("ack/leader.leaseIssuer.mayGrant", "in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2", "!PLANTED && in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2"),
+			edits: both(in("ack/leader.leaseIssuer.mayGrant", "in.now-node.echoedResponseSentAt > in.timing.DeadAfter/2", "!PLANTED && in.now-node.echoedResponseSentAt > in.timing.DeadAfter/2"),
 				in("ack/leader.membership.denyLateLeases", "!last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())")),
 		},
 		{
@@ -384,7 +384,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.takeovers", "		if rule == \"\"", "		if PLANTED {\n			if rule != \"\" {\n				l.members.get(owner.ID).plantedFor = proposed.Epoch()\n			} else if l.members.get(owner.ID).plantedFor == proposed.Epoch() {\n				rule = \"once\"\n			}\n		}\n		if rule == \"\""),
+			edits: both(in("ack/leader.Leader.takeovers", "		if rule == \"\"", "		if PLANTED {\n			if rule != \"\" {\n				l.members.getOrCreate(owner.ID).plantedFor = proposed.Epoch()\n			} else if l.members.getOrCreate(owner.ID).plantedFor == proposed.Epoch() {\n				rule = \"once\"\n			}\n		}\n		if rule == \"\""),
 				in("ack/leader.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
@@ -397,7 +397,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if !l.members.get(member.ID).needsNoFurtherAck(l.in) {\n", "		if !PLANTED && !l.members.get(member.ID).needsNoFurtherAck(l.in) {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if !l.members.getOrCreate(member.ID).needsNoFurtherAck(l.in) {\n", "		if !PLANTED && !l.members.getOrCreate(member.ID).needsNoFurtherAck(l.in) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",

@@ -75,10 +75,10 @@ const (
 	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
 	ChangePin                            // Shard, Node with Fallbacks, or Zone
 	ChangeUnpin                          // Shard
-	ChangePause                          // Duration; restarts a present pause
+	ChangePause                          // Duration; restarts a running pause
 	ChangeResume
 	ChangeForgetNode     // Node: removes all policy for the node, and its drop record
-	ChangeQuarantine     // KeyFingerprint, Duration; restarts a present quarantine
+	ChangeQuarantine     // KeyFingerprint, Duration; restarts a running quarantine
 	ChangeEndQuarantine  // KeyFingerprint: ends its quarantine
 	ChangeDrainGradually // Node, Duration; restarts the time, no effect on a drained node
 	// ChangeAppRestarted uses Node, or the name of an app instance: the app has restarted, so every
@@ -223,7 +223,7 @@ type PolicyEntry struct {
 	Changes []Change
 }
 
-// applyPolicy applies changes of the policy, if the leader of the present term has submitted
+// applyPolicy applies changes of the policy, if the leader of the current term has submitted
 // them.
 func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, error) {
 	policy, err := s.policy.With(s.index, entry.Changes)
@@ -344,7 +344,7 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 	return w.buf
 }
 
-// policyEntry reads the output of EncodePolicyChange after its kind.
+// policyEntry decodes the output of EncodePolicyChange after its kind.
 func (r *reader) policyEntry() PolicyEntry {
 	entry := PolicyEntry{Term: r.uint(0, maxUint)}
 	for range r.uint(0, MaxChanges) {
@@ -432,7 +432,7 @@ func (w *writer) pin(pin shardmap.Pin) {
 	w.text(string(pin.Node) + pin.Zone)
 }
 
-// policy reads the output of writer.policy.
+// policy decodes the output of writer.policy.
 func (r *reader) policy() *Policy {
 	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.instanceSet()}
 	policy.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
@@ -466,12 +466,12 @@ func (r *reader) policy() *Policy {
 	return policy
 }
 
-// nodeSet reads the output of writer.nodeSet.
+// nodeSet decodes the output of writer.nodeSet.
 func (r *reader) nodeSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.node, func() bool { return true })
 }
 
-// instanceSet reads the output of writer.nodeSet, with names of app instances.
+// instanceSet decodes the output of writer.nodeSet, with names of app instances.
 func (r *reader) instanceSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.instanceID, func() bool { return true })
 }
@@ -499,7 +499,7 @@ func (r *reader) releaseTimeout() time.Duration {
 	return time.Duration(r.uint(0, uint64(MaxReleaseTimeout)))
 }
 
-// pin reads the output of writer.pin.
+// pin decodes the output of writer.pin.
 func (r *reader) pin() shardmap.Pin {
 	if r.bool() {
 		return shardmap.Pin{Node: r.node()}

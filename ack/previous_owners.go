@@ -6,12 +6,12 @@ import (
 	"shardway/shardmap"
 )
 
-// previousOwners contains, by shard, the owner before the present one, as shardmap.InstanceID returns
+// previousOwners contains, by shard, the owner before the current one, as shardmap.InstanceID returns
 // it; nil means that no shard has
 // had another owner.
 type previousOwners []shardmap.NodeID
 
-// PreviousOwner returns the owner of the shard before its present owner, as shardmap.InstanceID returns
+// PreviousOwner returns the owner of the shard before its current owner, as shardmap.InstanceID returns
 // it, or the last owner if it has none; empty if there was none. An owner that returned the shard without having acquired
 // it is skipped.
 func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
@@ -78,7 +78,7 @@ func (w *writer) previousOwners(owners []shardmap.NodeID) {
 	}
 }
 
-// previousOwners reads the output of writer.previousOwners for the given number of shards.
+// previousOwners decodes the output of writer.previousOwners for the given number of shards.
 func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 	names := r.ownerNames(shards)
 	if len(names) == 0 {

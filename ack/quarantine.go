@@ -60,7 +60,7 @@ func (w *writer) keyFingerprint(fingerprint KeyFingerprint) {
 	w.uint(uint64(fingerprint.HashKeyID))
 }
 
-// quarantines reads the output of writer.quarantines.
+// quarantines decodes the output of writer.quarantines.
 func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
 	var all map[KeyFingerprint]Quarantine
 	var last KeyFingerprint
@@ -79,7 +79,7 @@ func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
 	return all
 }
 
-// keyFingerprint reads the output of writer.keyFingerprint.
+// keyFingerprint decodes a fingerprint; it is the inverse of writer.keyFingerprint.
 func (r *reader) keyFingerprint() KeyFingerprint {
 	return KeyFingerprint{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
 }

@@ -16,9 +16,9 @@ type releaseRecords struct {
 }
 
 // releaseRecord records that the app of an owner has released a shard. In releaseRecords.moved, that
-// owner is the previous one. In releaseRecords.kept, it is the previous process of the present owner.
+// owner is the previous one. In releaseRecords.kept, it is the previous process of the current owner.
 type releaseRecord struct {
-	// server is the Raft server id of the present owner, which contains its node id and its disk.
+	// server is the Raft server id of the current owner, which contains its node id and its disk.
 	// Only the process on this disk receives the note, because only this disk has acknowledged the map
 	// or restarts in place. A process of the same node on a new disk does not receive it.
 	server string
@@ -54,7 +54,7 @@ type KeptRelease struct {
 	PassedOn bool
 }
 
-// KeptRelease returns the release of the shard in the last restart in place of its present owner.
+// KeptRelease returns the release of the shard in the last restart in place of its current owner.
 // ok is false if there is none.
 func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
 	record, ok := s.releaseRecords.kept[shard]
@@ -163,7 +163,7 @@ func (w *writer) releaseRecords(notes map[shardmap.Shard]releaseRecord) {
 	}
 }
 
-// releaseRecords reads the output of writer.releaseRecords for the shards of the committed map. ofRestarts
+// releaseRecords decodes the output of writer.releaseRecords for the shards of the committed map. ofRestarts
 // reports whether they must be records of restarts; otherwise all must be records of moves.
 func (r *reader) releaseRecords(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseRecord {
 	servers := r.servers()

@@ -107,7 +107,7 @@ func (w *writer) releases(releases []Released) {
 	}
 }
 
-// releases reads the output of writer.releases.
+// releases decodes the output of writer.releases.
 func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
 	usedPositions := map[uint64]bool{0: true} // in names; position 0 (the owner itself) need not occur
@@ -182,7 +182,7 @@ func (w *writer) servers(servers []string) {
 	}
 }
 
-// servers reads the output of writer.servers.
+// servers decodes the output of writer.servers.
 func (r *reader) servers() []string {
 	var servers []string
 	for range r.uint(0, shardmap.MaxMembers) {

@@ -154,7 +154,7 @@ func EncodeRestart(version FormatVersion, entry RestartEntry) []byte {
 	return w.buf
 }
 
-// restartEntry reads the output of EncodeRestart after its kind.
+// restartEntry decodes the output of EncodeRestart after its kind.
 func (r *reader) restartEntry() RestartEntry {
 	entry := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
 	if !r.bool() {
@@ -182,7 +182,7 @@ func (w *writer) restarts(records restartRecords) {
 	}
 }
 
-// restarts reads the output of writer.restarts. All nodes must be members of the committed map.
+// restarts decodes the output of writer.restarts. All nodes must be members of the committed map.
 func (r *reader) restarts(committed *shardmap.Map) restartRecords {
 	index := r.uint(0, maxUint)
 	byNode := readSorted(r, r.node, func() Restart {

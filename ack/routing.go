@@ -40,7 +40,7 @@ type Routing struct {
 }
 
 // NewRouting returns the routing of node self in a state. leaseTerm is the term of the leader that
-// granted the present lease of the node; zero means no lease. A gateway never has one.
+// granted the current lease of the node; zero means no lease. A gateway never has one.
 //
 // With RebalanceStopTheWorld, all requests wait while a proposal is open. They also wait while the
 // node has no lease, or while the last proposal in the state is from another term than the lease. A

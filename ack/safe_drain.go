@@ -43,7 +43,7 @@ func (w *writer) drainOptions(options map[shardmap.NodeID]DrainOptions) {
 	}
 }
 
-// drainOptions reads the output of writer.drainOptions.
+// drainOptions decodes the output of writer.drainOptions.
 func (r *reader) drainOptions() map[shardmap.NodeID]DrainOptions {
 	return readSorted(r, r.node, func() DrainOptions {
 		options := DrainOptions{ReleaseTimeout: r.releaseTimeout(), Safe: r.bool(), Index: r.uint(1, maxUint)}

@@ -230,7 +230,7 @@ func (p *proc) answer(a ack.Answer) {
 	p.step()
 }
 
-// raise raises the boot. Nothing of the present one may run.
+// raise raises the boot. Nothing of the current one may run.
 func (p *proc) raise(known uint64) (uint64, bool) {
 	if len(p.calls) > 0 {
 		p.w.fail("hooks: %s takes a new boot and has %d calls under way", p.h.id, len(p.calls))

@@ -22,7 +22,7 @@ type checks struct {
 	won    []victory
 	// proposedAt is when the last proposal was first applied.
 	proposedAt time.Duration
-	pausedAt   time.Duration            // when the present pause was first applied
+	pausedAt   time.Duration            // when the current pause was first applied
 	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
 	stable     time.Duration            // since when all is well; negative: it is not
 	quarantineChecks

@@ -156,7 +156,7 @@ func (w *world) mayReplaceNothing(before, after *ack.State, e *logEntry) bool {
 }
 
 // onlyIdleShardsDiffer reports whether the open proposal is still the result of Assign for the
-// present inputs, except for the idle shards. The inputs include the shards that apps have failed
+// current inputs, except for the idle shards. The inputs include the shards that apps have failed
 // to acquire: such a shard moves to another node, although a round is open.
 func onlyIdleShardsDiffer(before *ack.State, members []shardmap.Member, by shardmap.Policy) bool {
 	base, last := before.Committed(), before.Proposed()

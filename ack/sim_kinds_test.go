@@ -221,7 +221,7 @@ func faultElect(w *world) bool {
 	return true
 }
 
-// faultDepose elects another leader while the present one cannot hear of it.
+// faultDepose elects another leader while the current one cannot hear of it.
 func faultDepose(w *world) bool {
 	h := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
 	if h == nil {

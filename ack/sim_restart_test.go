@@ -25,7 +25,7 @@ const restartEntryWait = 3 * time.Second
 
 // restartChecks is global knowledge about restarts in place.
 type restartChecks struct {
-	absentAt map[shardmap.NodeID]time.Duration // when the present absence began
+	absentAt map[shardmap.NodeID]time.Duration // when the current absence began
 	backAt   map[shardmap.NodeID]time.Duration // when the last one was over
 	away     map[speakingBoot]bool
 	said     map[speakingBoot]bool // goodbye, and that it comes back

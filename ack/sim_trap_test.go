@@ -9,7 +9,7 @@ import (
 // Faults that combine several events which rarely coincide by chance, and which one mutant
 // needs to do harm.
 
-// faultTrap kills a node. While it is down, another leader is elected that the present one
+// faultTrap kills a node. While it is down, another leader is elected that the current one
 // cannot reach, and is told that the node is gone for good. The node returns to the old
 // leader, which does not know that it is deposed.
 func faultTrap(w *world) bool {
@@ -158,7 +158,7 @@ func faultLateBarrier(w *world) bool {
 }
 
 // faultTwoFaced elects a leader with the vote of a node that continues to send heartbeats to
-// the present one, and is cut off from Raft.
+// the current one, and is cut off from Raft.
 func faultTwoFaced(w *world) bool {
 	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
 	voter := w.randomHost(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
@@ -179,7 +179,7 @@ func faultTwoFaced(w *world) bool {
 	return true
 }
 
-// faultConvert elects a leader that only the present one can reach, which votes for it. The
+// faultConvert elects a leader that only the current one can reach, which votes for it. The
 // others still follow the old leader, whose loop may be the last to notice.
 func faultConvert(w *world) bool {
 	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })

@@ -102,7 +102,7 @@ func DecodeState(data []byte) (*State, error) {
 	return s, nil
 }
 
-// maps reads the output of writer.maps.
+// maps decodes the output of writer.maps.
 func (r *reader) maps(s *State) {
 	s.committed = r.shardMap()
 	s.proposed = s.committed
@@ -118,7 +118,7 @@ func (r *reader) maps(s *State) {
 	}
 }
 
-// drops reads the output of writer.drops.
+// drops decodes the output of writer.drops.
 func (r *reader) drops() dropRecords {
 	count := r.uint(0, maxDrops)
 	if count == 0 {

@@ -85,7 +85,7 @@ func (s *State) HasOpenProposal() bool { return s.proposed.Epoch() != s.committe
 // the bootstrap.
 func (s *State) Timing() Timing { return s.timing }
 
-// PreviousTiming returns the previous timing, or the present one if it never changed.
+// PreviousTiming returns the previous timing, or the current one if it never changed.
 func (s *State) PreviousTiming() Timing { return s.previousTiming }
 
 // TimingIndex returns the index of the entry that set the timing. The next change must name
@@ -174,7 +174,7 @@ func (s *State) applyBootstrap(version FormatVersion, entry bootstrapEntry) (*St
 	return s, OutcomeBootstrapped, nil
 }
 
-// applyTiming replaces the timing, if the leader of the present term has submitted the entry.
+// applyTiming replaces the timing, if the leader of the current term has submitted the entry.
 // That leader knows under which timing it granted which leases. A later leader does not. After
 // two changes in a row, leases of the first timing could remain for which no leader waits.
 func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, error) {
@@ -186,7 +186,7 @@ func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, er
 }
 
 // applyProposal applies a proposal if it is based on the committed map (rule 2, why 9) and was
-// submitted by the leader of the present term. Otherwise the proposal is ignored: a delayed
+// submitted by the leader of the current term. Otherwise the proposal is ignored: a delayed
 // proposal may enter the log when its leader leads again, terms later. The state, not the
 // leader, sets the ownership epochs.
 func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outcome, error) {

@@ -47,8 +47,8 @@ func load(table []setting, overrides layer, program Program) (Config, error) {
 	}
 	unparsed := make(map[string]bool)
 	for _, s := range table {
-		if program, ok := cfg.setFromLayers(s, layers); !ok {
-			problems = append(problems, program)
+		if problem, ok := cfg.setFromLayers(s, layers); !ok {
+			problems = append(problems, problem)
 			unparsed[s.name] = true
 		}
 	}
@@ -57,10 +57,12 @@ func load(table []setting, overrides layer, program Program) (Config, error) {
 	return cfg, newError(problems)
 }
 
-// readConfigFile reads the file that the first layer with the setting config specifies.
+// readConfigFile reads the configuration file that the setting config names, in the layer of the highest
+// priority that contains this setting. layers starts with that of the highest priority. It returns nil if no
+// file is named.
 func readConfigFile(table []setting, layers []layer, read func(string) ([]byte, error)) *file {
-	for _, source := range layers {
-		given, ok := source["config"]
+	for _, values := range layers {
+		given, ok := values["config"]
 		if !ok {
 			continue
 		}
@@ -79,21 +81,21 @@ func readConfigFile(table []setting, layers []layer, read func(string) ([]byte, 
 	return nil
 }
 
-// setFromLayers sets the target from the first layer that contains it. If the value cannot be
-// parsed, it returns the problem and false, and the setting keeps its default.
-func (c *Config) setFromLayers(target setting, layers []layer) (Problem, bool) {
-	for _, source := range layers {
-		given, ok := source[target.name]
+// setFromLayers sets the target from the layer of the highest priority that contains it. ok is false if the
+// value cannot be parsed. In that case the setting keeps its default, and problem describes the error.
+func (c *Config) setFromLayers(target setting, layers []layer) (problem Problem, ok bool) {
+	for _, values := range layers {
+		given, ok := values[target.name]
 		if !ok {
 			continue
 		}
 		c.origins[target.name] = given.origin
 		field := target.valueOf(c)
-		problem := field.set(given.texts)
-		if problem == nil {
+		invalid := field.set(given.texts)
+		if invalid == nil {
 			return Problem{}, true
 		}
-		return Problem{Key: target.name, Value: joinTexts(given.texts), Origin: given.origin, Message: problem.message, Remedy: problem.remedy}, false
+		return Problem{Key: target.name, Value: joinTexts(given.texts), Origin: given.origin, Message: invalid.message, Remedy: invalid.remedy}, false
 	}
 	return Problem{}, true
 }

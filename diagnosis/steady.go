@@ -12,7 +12,7 @@ type Debouncer struct {
 	changingSince time.Time // if changing: when the condition began to differ
 }
 
-// Update records the present value of the condition and returns the output. now must not decrease
+// Update records the current value of the condition and returns the output. now must not decrease
 // from call to call.
 func (d *Debouncer) Update(now time.Time, condition bool) bool {
 	if condition == d.output {
@@ -39,7 +39,7 @@ func (d *Debouncer) IsChanging() bool { return d.changing }
 // ConditionTimer measures how long a condition has been true without interruption.
 type ConditionTimer struct{ since time.Time }
 
-// Update records the present value of the condition and returns how long the condition has been
+// Update records the current value of the condition and returns how long the condition has been
 // true. Zero means that it is false or has just become true.
 func (t *ConditionTimer) Update(now time.Time, condition bool) time.Duration {
 	switch {
@@ -53,9 +53,9 @@ func (t *ConditionTimer) Update(now time.Time, condition bool) time.Duration {
 	return 0
 }
 
-// RecentCount counts the events in the current burst of a counter that only grows. A burst ends when the
-// counter has not grown for Window.
-type RecentCount struct {
+// BurstCounter measures the growth of a monotonic counter in its current burst. A burst ends when the counter
+// has not grown for Window.
+type BurstCounter struct {
 	Window time.Duration
 
 	initialized     bool      // Update was called
@@ -64,9 +64,9 @@ type RecentCount struct {
 	lastValue       uint64    // value of the counter in the last call
 }
 
-// Update records the present value of the counter and returns its growth in the current burst. The
+// Update records the current value of the counter and returns its growth in the current burst. The
 // first call only records the value, and returns 0.
-func (c *RecentCount) Update(now time.Time, counter uint64) uint64 {
+func (c *BurstCounter) Update(now time.Time, counter uint64) uint64 {
 	if !c.initialized {
 		c.initialized, c.burstStartValue, c.lastValue = true, counter, counter
 		return 0

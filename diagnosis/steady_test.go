@@ -49,7 +49,7 @@ func TestForCountsFromTheBegin(t *testing.T) {
 }
 
 func TestMomentsForgetWhatIsOver(t *testing.T) {
-	m := diagnosis.RecentCount{Window: 10 * time.Second}
+	m := diagnosis.BurstCounter{Window: 10 * time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after   time.Duration

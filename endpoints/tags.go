@@ -49,12 +49,14 @@ func FromTags(tags map[string]string) map[string]string {
 }
 
 // EncodedLen returns the size of tags in bytes as Serf encodes them: one byte for the type, then a map in
-// the original msgpack format, in which a string of 32 bytes or more has a length field of three bytes.
+// the original msgpack format, in which a string of 32 bytes or more has a header of three bytes instead of one.
 func EncodedLen(tags map[string]string) int {
-	size := 1 + 1
+	const typeByte = 1
+	mapHeader := 1
 	if len(tags) > 15 {
-		size += 2
+		mapHeader = 3
 	}
+	size := typeByte + mapHeader
 	for name, value := range tags {
 		size += encodedStringLen(name) + encodedStringLen(value)
 	}

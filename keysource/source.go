@@ -19,9 +19,11 @@ const Default = "header:X-Shard-Key"
 // maxSegment is the maximum number of a path segment or of a label of the host.
 const maxSegment = 64
 
-// Kind is the part of a request that contains the key. A new kind also needs an entry in kinds, a case in
-// Parse and example, in adviseMissing and checkKeySource of package config, and in
-// Extractor.keyFromSource of package shardkey.
+// Kind is the part of a request that contains the key. A new kind also needs:
+//   - an entry in kinds, and a case in Parse and example, in this package
+//   - a case in adviseMissing (config/advice.go) and checkKeySource (config/validate.go)
+//   - a case in Extractor.keyFromSource (proxy/shardkey/extract.go)
+//   - for a key in the body: a case in Source.ReadsBody and in Extractor.bodyKey (proxy/shardkey/body.go)
 type Kind uint8
 
 // The kinds of sources, as described in the package comment.

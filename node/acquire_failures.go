@@ -61,9 +61,9 @@ func (f *acquireFailures) update(heldShards func() []ackagent.HeldShardView) (ne
 	return newlyFailed
 }
 
-// describe lists the shards that the app has failed to acquire, and the error of the first one. Both are
-// empty if there are none.
-func (f *acquireFailures) describe() (shardList, reason string) {
+// describe returns the list of the shards that the app has failed to acquire, and the error of the first shard.
+// Both are empty if there are none.
+func (f *acquireFailures) describe() (list, firstError string) {
 	all := f.all()
 	if len(all) == 0 {
 		return "", ""

@@ -69,7 +69,7 @@ type agent struct {
 	roundTrips        heartbeat.RoundTrips
 	answers           chan ack.Answer   // unbuffered: responses of another node; heartbeat.Client stops sending when its ctx ends
 	ownAnswers        <-chan ack.Answer // responses of the leader loop of this node
-	lastAnswer        atomic.Int64      // time of the clock of the last accepted response; zero means none
+	lastAnswer        atomic.Int64      // when the last accepted response arrived, by the clock of the node; zero means never
 
 	// Another process with the ID of this node. Because of it the leader refuses the heartbeats of this node.
 	duplicateAddr       atomic.Pointer[string] // address of that process; nil means that the leader accepts the heartbeats
@@ -83,9 +83,9 @@ type agent struct {
 	// State of protocol, published for other goroutines.
 	hasStopped       atomic.Bool // this node admits and runs no more requests
 	boot             atomic.Uint64
-	keepsShards      atomic.Bool                // no other node can own the shards of this node
+	hasNoTakeover    atomic.Bool                // no other node is left to take the shards of this leaving node
 	isUpToDate       atomic.Bool                // this node has had the newest proposed map of the leader, so its log is not far behind
-	missingMapSince  atomic.Int64               // time of the clock since which this node lacks a map that the leader reported; zero means none
+	missingMapSince  atomic.Int64               // since when this node lacks a map that the leader reported, by its clock; zero means that it lacks none
 	lastIndexAtStart atomic.Uint64              // index of the last log entry at the start of this process
 	keptByDrain      atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
 
@@ -238,7 +238,7 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	return min(a.protocol.Due(now)-now, untilReport)
 }
 
-// observe returns the present inputs of protocol that are states, not events.
+// observe returns the current inputs of protocol that are states, not events.
 func (a *agent) observe(now time.Duration) ackagent.Observation {
 	observation := ackagent.Observation{
 		State:           a.newestState(),
@@ -444,7 +444,7 @@ func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
 	}
 	a.orphanedForwards.observeEpoch(answer.Epoch)
 	a.abortOrphanedForwards(a.router.State())
-	a.keepsShards.Store(a.protocol.MapUnchanged())
+	a.hasNoTakeover.Store(a.protocol.MapUnchanged())
 	if a.protocol.IsUpToDate() && !a.isUpToDate.Swap(true) {
 		a.changes.CaughtUp(a.router.State())
 		a.join.End(event.StepLog)
@@ -552,24 +552,24 @@ func (a *agent) LastPause() (length, sinceEnd time.Duration) {
 // HasHooks reports whether the app is informed of its shards.
 func (a *agent) HasHooks() bool { return a.hooks != nil }
 
-// AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the first
-// one. Both are empty if there are none.
-func (a *agent) AcquireFailures() (shards, why string) { return a.acquireFailures.describe() }
+// AcquireFailures returns the list of the shards that the app has failed to acquire, and the error of the first
+// shard. Both are empty if there are none.
+func (a *agent) AcquireFailures() (list, firstError string) { return a.acquireFailures.describe() }
 
-// RecentlyUnreleased returns the number of shards that moved without a release within the last
-// ackagent.UnreleasedMoveWindow, and the error of the first of them.
-func (a *agent) RecentlyUnreleased() (shards int, why string) {
+// RecentlyUnreleased counts the shards that moved without a release within the last
+// ackagent.UnreleasedMoveWindow, and returns the error of the first of them.
+func (a *agent) RecentlyUnreleased() (count int, firstError string) {
 	return a.releases.recentFailures(a.clock.Precise())
 }
 
-// KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
-// released them, and the error of the first of them.
-func (a *agent) KeptShards() (shards int, why string) {
+// KeptShards counts the shards that a safe drain keeps on this node because the app has not released them, and
+// returns the error of the first of them.
+func (a *agent) KeptShards() (count int, firstError string) {
 	kept := a.keptByDrain.Load()
 	if kept == nil {
 		return 0, ""
 	}
-	return kept.shards, kept.reason
+	return kept.count, kept.firstError
 }
 
 // SayGoodbye makes this node stop all requests, and then send a goodbye, the last heartbeat before a planned
@@ -582,15 +582,15 @@ func (a *agent) SayGoodbye() {
 // HasStopped reports whether this node admits and runs no more requests.
 func (a *agent) HasStopped() bool { return a.hasStopped.Load() }
 
-// LastAnswer returns the time of the node's clock of the last accepted response to a heartbeat. Zero means
-// that there was none.
+// LastAnswer returns when the last accepted response of the leader to a heartbeat arrived, by the clock of the
+// node. Zero means never.
 func (a *agent) LastAnswer() time.Duration { return time.Duration(a.lastAnswer.Load()) }
 
 // Boot returns the boot number that this node uses. It rises if a higher one of this node is known.
 func (a *agent) Boot() uint64 { return a.boot.Load() }
 
-// KeepsShards reports whether no other node can own the shards of this node.
-func (a *agent) KeepsShards() bool { return a.keepsShards.Load() }
+// HasNoTakeover reports whether no other node is left to take the shards of this leaving node.
+func (a *agent) HasNoTakeover() bool { return a.hasNoTakeover.Load() }
 
 // Unanswered returns the oldest heartbeat to which the leader has not responded. Only the goroutine of run may
 // call it.
@@ -611,18 +611,18 @@ func (a *agent) Call(ctx context.Context, f func()) (accepted bool) {
 // HasDuplicate reports whether the leader refuses this node because of another process with its ID.
 func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
 
-// Unreleased returns the number of shards that moved without a release since the last drain of this node
-// began, and the error of the first of them.
-func (a *agent) Unreleased() (shards int, why string) { return a.releases.drainFailures() }
+// Unreleased counts the shards that moved without a release since the last drain of this node began, and
+// returns the error of the first of them.
+func (a *agent) Unreleased() (count int, firstError string) { return a.releases.drainFailures() }
 
 // DrainBlockReason returns why a safe drain keeps all remaining shards on this node. remaining is the number of
 // these shards. The result is empty if some of them can still move.
 func (a *agent) DrainBlockReason(remaining int) string {
 	kept := a.keptByDrain.Load()
-	if kept == nil || kept.shards < remaining {
+	if kept == nil || kept.count < remaining {
 		return ""
 	}
-	return "the app has not released them (" + kept.reason + "); repair the app and drain again, or drain without --safe"
+	return "the app has not released them (" + kept.firstError + "); repair the app and drain again, or drain without --safe"
 }
 
 // Owned returns the shards that the app of this node holds, without MayWriteMS.

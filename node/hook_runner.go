@@ -37,7 +37,7 @@ const maxWarned = 8
 type hookRunner struct {
 	hooks    Hooks
 	log      zerolog.Logger
-	inFlight *router.InFlight // the requests that run at the app
+	inFlight *router.InFlight // the requests that the app is processing
 	// isOverdue reports whether running calls should have been aborted by now. It is called from any
 	// goroutine.
 	isOverdue func() bool
@@ -73,7 +73,8 @@ type releaseFailureCount struct {
 
 var _ ackagent.App = (*hookRunner)(nil)
 
-// newHookRunner returns a hookRunner that calls hooks. inFlight counts the requests that run at the app.
+// newHookRunner returns a hookRunner that calls hooks. inFlight counts the requests that the app is
+// processing.
 func newHookRunner(hooks Hooks, inFlight *router.InFlight, log zerolog.Logger) *hookRunner {
 	h := &hookRunner{
 		hooks:              hooks,
@@ -91,7 +92,7 @@ func newHookRunner(hooks Hooks, inFlight *router.InFlight, log zerolog.Logger) *
 	return h
 }
 
-// neverOverdue is an isOverdue function that returns false.
+// neverOverdue is used for hooks that may run past the node's deadline.
 func neverOverdue() bool { return false }
 
 // inputs returns the channels from which agent.run receives: the results of calls, and notifications that the

@@ -27,7 +27,7 @@ type leaderRunner struct {
 	// sendHeartbeat makes the agent send a heartbeat now, because the leader may have changed.
 	sendHeartbeat func()
 
-	// leadership is the leadership of the present term; nil means that this node does not lead. Only run
+	// leadership is the leadership of the current term; nil means that this node does not lead. Only run
 	// changes it.
 	leadership atomic.Pointer[leaderloop.Leadership]
 }

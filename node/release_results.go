@@ -97,7 +97,7 @@ func (r *releases) recordFailedLocked(now time.Duration, release ackagent.Releas
 
 // recentFailures returns the number of shards that moved without a release within the last
 // ackagent.UnreleasedMoveWindow, and the error of the shard with the lowest number.
-func (r *releases) recentFailures(now time.Duration) (shards int, reason string) {
+func (r *releases) recentFailures(now time.Duration) (count int, firstError string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.recentlyFailed, func(_ shardmap.Shard, f failedRelease) bool {
@@ -111,7 +111,7 @@ func (r *releases) recentFailures(now time.Duration) (shards int, reason string)
 
 // drainFailures returns the number of shards that moved without a release since the last drain of this node
 // began, and the error of the shard with the lowest number.
-func (r *releases) drainFailures() (shards int, reason string) {
+func (r *releases) drainFailures() (count int, firstError string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.failedInDrain) == 0 {
@@ -174,15 +174,15 @@ func (a *agent) reportReleases() {
 
 // keptShards describes the shards that a safe drain keeps on this node because the app has not released them.
 type keptShards struct {
-	shards int    // number of shards
-	reason string // error of the first shard
+	count      int
+	firstError string // error of the first of these shards
 }
 
 // keptShardsOf returns the shards that a safe drain keeps on this node. nil means that there are none.
 func keptShardsOf(protocol *ackagent.Agent) *keptShards {
-	shards, reason := protocol.KeptShards()
-	if shards == 0 {
+	count, firstError := protocol.KeptShards()
+	if count == 0 {
 		return nil
 	}
-	return &keptShards{shards, logsafe.OneLine(reason)}
+	return &keptShards{count, logsafe.OneLine(firstError)}
 }

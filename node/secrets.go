@@ -82,7 +82,7 @@ type rotationCluster struct {
 func (c rotationCluster) Leads() bool { return c.leaderClient.Leadership() != nil }
 
 // AllNodes returns the nodes of Raft's configuration, running or not, and the nodes that are present in
-// gossip. outside contains the present members of gossip that are not nodes.
+// gossip. outside contains the current members of gossip that are not nodes.
 func (c rotationCluster) AllNodes() (nodes, outside []string) {
 	voters, others := c.view.Servers()
 	all := map[string]bool{}

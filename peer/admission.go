@@ -10,7 +10,7 @@ import (
 func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *RefusedError {
 	if verifier, ok := conn.(NodeVerifier); ok {
 		if err := verifier.VerifyNode(greeting.sender.Node); err != nil {
-			return refuse(RefusedWrongCertificate, "the dialer says it is node %q: %v", greeting.sender.Node, err)
+			return newRefusal(RefusedWrongCertificate, "the dialer says it is node %q: %v", greeting.sender.Node, err)
 		}
 	}
 	if refusal := p.checkDestination(greeting); refusal != nil {
@@ -21,11 +21,11 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 		return refusal
 	}
 	if p.options.IsKnownNode != nil && !p.options.IsKnownNode(greeting.sender.Node) {
-		return refuse(RefusedUnknownNode, "node %q is not known here: neither gossip nor the cluster's configuration shows it", greeting.sender.Node)
+		return newRefusal(RefusedUnknownNode, "node %q is not known here: neither gossip nor the cluster's configuration shows it", greeting.sender.Node)
 	}
 	handshake := Handshake{Kind: greeting.kind, Peer: greeting.sender, BootKnownToPeer: greeting.knownBoot, RecordKnownToPeer: greeting.knownRecord}
 	if code, reason := p.options.DiskRecords.CheckHandshake(ctx, handshake); code != 0 {
-		return refuse(code, "%s", reason)
+		return newRefusal(code, "%s", reason)
 	}
 	if !mustAdopt {
 		return nil
@@ -34,7 +34,7 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 	// this node. A server of the cluster requested exactly this node and disk, so its leader has
 	// added this node.
 	if err := p.options.AdoptCluster(greeting.sender.Cluster); err != nil {
-		return refuse(RefusedClusterMismatch, "this node cannot take cluster %q as its own: %v", greeting.sender.Cluster, err)
+		return newRefusal(RefusedClusterMismatch, "this node cannot take cluster %q as its own: %v", greeting.sender.Cluster, err)
 	}
 	return nil
 }
@@ -43,14 +43,14 @@ func (p *Port) admit(ctx context.Context, conn net.Conn, greeting hello) *Refuse
 // that it handles streams of this kind.
 func (p *Port) checkDestination(greeting hello) *RefusedError {
 	if !greeting.kind.known() || p.handlers[greeting.kind] == nil {
-		return refuse(RefusedUnsupportedKind, "this node handles no streams of kind %s", greeting.kind)
+		return newRefusal(RefusedUnsupportedKind, "this node handles no streams of kind %s", greeting.kind)
 	}
 	if greeting.wantedNode != p.options.Node {
-		return refuse(RefusedWrongNode, "wanted node %q, this is node %q", greeting.wantedNode, p.options.Node)
+		return newRefusal(RefusedWrongNode, "wanted node %q, this is node %q", greeting.wantedNode, p.options.Node)
 	}
 	mustHaveDisk := greeting.wantedDisk != "" || greeting.kind == Raft
 	if mustHaveDisk && greeting.wantedDisk != p.options.Disk {
-		return refuse(RefusedWrongDisk, "wanted node %q with disk %q, its disk is %q",
+		return newRefusal(RefusedWrongDisk, "wanted node %q with disk %q, its disk is %q",
 			greeting.wantedNode, greeting.wantedDisk, p.options.Disk)
 	}
 	return nil
@@ -70,17 +70,17 @@ func (p *Port) checkCluster(greeting hello) (mustAdopt bool, _ *RefusedError) {
 		return false, nil
 	}
 	if dialerCluster == "" {
-		return false, refuse(RefusedClusterMismatch, "node %q belongs to no cluster yet, this node to %q", greeting.sender.Node, ownCluster)
+		return false, newRefusal(RefusedClusterMismatch, "node %q belongs to no cluster yet, this node to %q", greeting.sender.Node, ownCluster)
 	}
 	if ownCluster == dialerCluster {
 		return false, nil
 	}
 	if ownCluster != "" {
-		return false, refuse(RefusedClusterMismatch, clustersDiffer, greeting.sender.Node, dialerCluster, ownCluster)
+		return false, newRefusal(RefusedClusterMismatch, clustersDiffer, greeting.sender.Node, dialerCluster, ownCluster)
 	}
 	mayAdopt := greeting.kind == Raft && greeting.wantedDisk != "" && p.options.AdoptCluster != nil
 	if !mayAdopt {
-		return false, refuse(RefusedClusterMismatch, "node %q belongs to cluster %q, this node to none yet", greeting.sender.Node, dialerCluster)
+		return false, newRefusal(RefusedClusterMismatch, "node %q belongs to cluster %q, this node to none yet", greeting.sender.Node, dialerCluster)
 	}
 	return true, nil
 }

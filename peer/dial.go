@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Dial opens a stream of the given kind to a node, at its present address. ctx and HandshakeTimeout
+// Dial opens a stream of the given kind to a node, at its current address. ctx and HandshakeTimeout
 // limit only the dialing, not the stream. Its errors are:
 //
 //   - ErrUnknownNode: Lookup has no address for the node.
@@ -259,9 +259,9 @@ func (p *Port) checkPeerIdentity(peer Identity, node string) error {
 	bothHaveCluster := ownCluster != "" && peer.Cluster != ""
 	switch {
 	case peer.Node != node:
-		refusal = refuse(RefusedWrongNode, "wanted node %q, node %q answered", node, peer.Node)
+		refusal = newRefusal(RefusedWrongNode, "wanted node %q, node %q answered", node, peer.Node)
 	case bothHaveCluster && peer.Cluster != ownCluster:
-		refusal = refuse(RefusedClusterMismatch, "it belongs to cluster %q, this node to %q", peer.Cluster, ownCluster)
+		refusal = newRefusal(RefusedClusterMismatch, "it belongs to cluster %q, this node to %q", peer.Cluster, ownCluster)
 	default:
 		return nil
 	}

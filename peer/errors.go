@@ -122,6 +122,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("peer: node %q refused the stream: %s", e.Node, e.Reason)
 }
 
-func refuse(code Refusal, format string, args ...any) *RefusedError {
+// newRefusal returns an error with a code and a formatted reason. The caller sets the node.
+func newRefusal(code Refusal, format string, args ...any) *RefusedError {
 	return &RefusedError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }

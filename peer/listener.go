@@ -46,7 +46,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close makes present and later calls of Accept return net.ErrClosed.
+// Close makes current and later calls of Accept return net.ErrClosed.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil

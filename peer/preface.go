@@ -68,7 +68,7 @@ func readHello(r io.Reader) (hello, error) {
 		return hello{}, err
 	}
 	if version := header[len(magic)]; version != Version {
-		return hello{}, refuse(RefusedVersionMismatch,
+		return hello{}, newRefusal(RefusedVersionMismatch,
 			"the dialer uses peer protocol %d, this node uses %d", version, Version)
 	}
 	return decodeHello(body)

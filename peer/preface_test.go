@@ -52,7 +52,7 @@ func TestAnswerSurvivesTheWire(t *testing.T) {
 }
 
 func TestLongestRefusalCanBeRead(t *testing.T) {
-	b := encodeRefused(refuse(RefusedClusterMismatch, "%s", strings.Repeat("ü", maxBodyLen)))
+	b := encodeRefused(newRefusal(RefusedClusterMismatch, "%s", strings.Repeat("ü", maxBodyLen)))
 	_, err := readResponse(bytes.NewReader(b))
 	var re *RefusedError
 	if !errors.As(err, &re) || re.Code != RefusedClusterMismatch {
@@ -129,7 +129,7 @@ func FuzzReadAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	f.Add(encodeRefused(refuse(RefusedWrongNode, "no")))
+	f.Add(encodeRefused(newRefusal(RefusedWrongNode, "no")))
 	f.Add([]byte("SHWY\x01\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		id, err := readResponse(bytes.NewReader(in))

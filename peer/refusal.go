@@ -15,7 +15,7 @@ func (s *server) refuse(conn net.Conn, refusal *RefusedError, dialer string) {
 	s.port.counts.refused.Add(1)
 	if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, refusal.Reason) {
 		s.port.options.Log.Warn().Str("peer", dialer).Stringer("addr", conn.RemoteAddr()).
-			Stringer("check", refusal.Code).Str("reason", truncate(refusal.Reason)).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer stream refused")
+			Stringer("check", refusal.Code).Str("reason", truncate(refusal.Reason)).Int("suppressed", s.port.logLimiter.takeSuppressed()).Msg("peer stream refused")
 	}
 	if _, err := conn.Write(encodeRefused(refusal)); err != nil {
 		return
@@ -30,12 +30,12 @@ func (s *server) rejectHello(conn net.Conn, err error) {
 	var refusal *RefusedError
 	switch {
 	case errors.Is(err, errUnexpectedTLS):
-		s.refuse(conn, refuse(RefusedTLSMismatch, "%s", reasonNoTLSHere), "")
+		s.refuse(conn, newRefusal(RefusedTLSMismatch, "%s", reasonNoTLSHere), "")
 		discardUntilClosed(conn)
 	case errors.As(err, &refusal):
 		s.refuse(conn, refusal, "")
 	case errors.Is(err, errMalformed):
-		s.refuse(conn, refuse(RefusedMalformed, "%v", err), "")
+		s.refuse(conn, newRefusal(RefusedMalformed, "%v", err), "")
 	default:
 		s.countFailedHandshake(conn, err)
 	}
@@ -58,7 +58,7 @@ const (
 // rejectTLS handles a failed TLS handshake. A dialer without TLS gets a response without TLS.
 func (s *server) rejectTLS(conn net.Conn, err error) {
 	if isPeerProtocolWithoutTLS(err) {
-		s.refuse(conn, refuse(RefusedTLSMismatch, "%s", reasonTLSRequired), "")
+		s.refuse(conn, newRefusal(RefusedTLSMismatch, "%s", reasonTLSRequired), "")
 		discardUntilClosed(conn)
 		return
 	}
@@ -68,7 +68,7 @@ func (s *server) rejectTLS(conn net.Conn, err error) {
 	}
 	s.port.counts.refused.Add(1)
 	if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, err.Error()) {
-		s.port.options.Log.Warn().Stringer("addr", conn.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
+		s.port.options.Log.Warn().Stringer("addr", conn.RemoteAddr()).Str("error", truncate(err.Error())).Int("suppressed", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
 	}
 }
 
@@ -85,8 +85,8 @@ func isConnectionFailure(err error) bool {
 	return hasEnded || timedOut
 }
 
-// discardUntilClosed reads data of the other side until the handshake deadline. An earlier close could reset
-// the connection before the other side has read the response.
+// discardUntilClosed discards up to 64 KiB from the other side, until it closes the connection or the handshake
+// deadline passes. An earlier close could reset the connection before the other side has read the response.
 func discardUntilClosed(conn net.Conn) {
-	_, _ = io.CopyN(io.Discard, conn, 64<<10) // until the other side closes
+	_, _ = io.CopyN(io.Discard, conn, 64<<10)
 }

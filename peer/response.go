@@ -64,7 +64,7 @@ func readResponse(r io.Reader) (Identity, error) {
 		reason := strings.ToValidUTF8(string(body), "\uFFFD")
 		return Identity{}, &RefusedError{Code: Refusal(status), Reason: reason}
 	case version != Version:
-		return Identity{}, refuse(RefusedVersionMismatch,
+		return Identity{}, newRefusal(RefusedVersionMismatch,
 			"it responds in peer protocol %d, this node uses %d", version, Version)
 	}
 	return decodeAccepted(body)

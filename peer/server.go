@@ -144,7 +144,7 @@ func (s *server) openStream(raw, secured net.Conn, greeting hello, pending *pend
 	port.setTCPOptions(raw, greeting.kind)
 	if n := port.open[greeting.kind].Add(1); n > int64(port.options.maxStreams(greeting.kind)) {
 		port.open[greeting.kind].Add(-1)
-		s.refuse(secured, refuse(RefusedStreamLimit, "%d streams of kind %s are open, as many as may be",
+		s.refuse(secured, newRefusal(RefusedStreamLimit, "%d streams of kind %s are open, as many as may be",
 			port.options.maxStreams(greeting.kind), greeting.kind), greeting.sender.Node)
 		return nil
 	}

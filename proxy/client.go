@@ -55,7 +55,7 @@ type requestState struct {
 	escaped bool
 }
 
-// isDraining reports whether the connection must close after its present response because the node is
+// isDraining reports whether the connection must close after its current response because the node is
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
 func (state *requestState) isDraining() bool {

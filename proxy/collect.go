@@ -18,7 +18,7 @@ func (exchange *exchange) observeEnd(m *metrics.Metrics, duration time.Duration)
 }
 
 // observeWait records in m how long a request has waited in total. For an event stream, it is the
-// wait for the present upstream response.
+// wait for the current upstream response.
 func (exchange *exchange) observeWait(m *metrics.Metrics) {
 	if exchange.hasWaited {
 		m.QueueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)
@@ -28,7 +28,7 @@ func (exchange *exchange) observeWait(m *metrics.Metrics) {
 // Describe sends the descriptions of all metrics; see prometheus.Collector.
 func (s *Server) Describe(ch chan<- *prometheus.Desc) { metrics.Describe(ch) }
 
-// Collect sends the present values; see prometheus.Collector.
+// Collect sends the current values; see prometheus.Collector.
 func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	queued := s.options.Queue.Stats()
 	values := metrics.Values{

@@ -28,7 +28,7 @@
 //	attempt           one try to send a request over one connection (attempt.go)
 //	decision          the result of an attempt
 //	connpool.Pool     connections to the app or to one node (acquire.go, dial.go)
-//	inflight.Slot     the present run of a connection, for cancellation
+//	inflight.Slot     the current run of a connection, for cancellation
 //	reqbody.Body      buffers the body of a request, and sends it
 //	webSocketRun      a wsrelay.Relay, for a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventrelay.Relay  forwards an event stream

@@ -85,7 +85,7 @@ func (s *Server) BalanceLoops(overloaded bool) []int {
 // Connections returns the number of open connections, including parked ones.
 func (s *Server) Connections() int { return s.conns.Count() }
 
-// BeforeResponses makes the present idle connections call f before the first byte of a response is
+// BeforeResponses makes the current idle connections call f before the first byte of a response is
 // sent while its run continues.
 func (s *Server) BeforeResponses(f func()) {
 	s.conns.Each(func(c *client) {

@@ -45,7 +45,7 @@ func (router *router) fitsStream() bool {
 	if !router.body.IsFullyBuffered() || size > maxStreamRequest {
 		return false
 	}
-	return !router.server.largeResponses.IsLargeExpected(&router.req)
+	return !router.server.largeResponses.ExpectsLarge(&router.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to

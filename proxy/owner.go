@@ -69,14 +69,15 @@ func (state *requestState) readResumption() {
 	}
 }
 
-// readContinue reads whether the ingress needs a 100 (Continue), and for which reason.
+// readContinue reads whether the ingress waits for 100 (Continue) before it sends the body, and whether the
+// client or the ingress asked for it. It also reads whether the ingress needs the acceptance only.
 func (state *requestState) readContinue() {
 	switch string(state.req.Value(headerContinue)) {
 	case continueClient:
 		state.exchange.ingressHoldsBody, state.exchange.clientExpectsContinue = true, true
 	case continueNode:
 		state.exchange.ingressHoldsBody = true
-	case continueTell:
+	case continueAcceptance:
 		state.exchange.ingressNeedsAcceptance = true
 	}
 }
@@ -85,7 +86,7 @@ func (state *requestState) readContinue() {
 const maxShard = 1<<16 - 1
 
 // serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
-// retry or to wait replaces table by the current routing table.
+// retry or to wait replaces table with the current routing table.
 func (router *router) serveAsOwner(table *route.Table) {
 	proposedAtStart := table.Proposed()
 	for {
@@ -111,7 +112,8 @@ func (router *router) serveAsOwner(table *route.Table) {
 			if !router.closing.Load() {
 				router.reply.sendFailure(result)
 			}
-		case actionDone, actionNextStream, actionRelay, actionReroute: // only the ingress makes actionReroute
+		case actionDone, actionNextStream, actionRelay, actionReroute:
+			// Nothing is left to do. actionReroute occurs only at the ingress.
 		}
 		return
 	}

@@ -71,7 +71,7 @@ func isPermanent(err error) bool {
 	return errors.Is(err, netpoll.ErrClosed) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// IsEnding reports whether the connection must close after its present request.
+// IsEnding reports whether the connection must close after its current request.
 func (c *client) IsEnding() bool {
 	return c.closing.Load() || c.conn.WaitingStopped() || c.server.lifecycle.IsAborted() || c.listener.watcher.Ctx.Err() != nil
 }

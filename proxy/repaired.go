@@ -11,7 +11,7 @@ import (
 // of each kind per repairLogEvery, because an app that sends one invalid message usually sends
 // many.
 type repairLog struct {
-	// The indexes are loggedHead and loggedTrailers.
+	// The indexes are loggedHeader and loggedTrailers.
 
 	nextAllowed [2]atomic.Int64 // when the next line may be written, by the clock of the server
 	suppressed  [2]atomic.Int64 // number of messages since the last line that were not logged
@@ -22,16 +22,16 @@ const repairLogEvery = 10 * time.Second
 
 // Kinds of lines.
 const (
-	loggedHead = iota
+	loggedHeader = iota
 	loggedTrailers
 )
 
-// allow reports whether a line of a kind may be written now. suppressed is the number of messages
+// mayLog reports whether a line of a kind may be written now. suppressed is the number of messages
 // since the last line that were not logged.
-func (repairs *repairLog) allow(kind int, now time.Duration) (suppressed int64, ok bool) {
+func (repairs *repairLog) mayLog(kind int, now time.Duration) (suppressed int64, ok bool) {
 	nextAllowed := repairs.nextAllowed[kind].Load()
-	mayLog := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
-	if !mayLog {
+	isDue := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
+	if !isDue {
 		repairs.suppressed[kind].Add(1)
 		return 0, false
 	}
@@ -44,8 +44,8 @@ func (reply reply) logRepairs(res *h1.Response) {
 	if description == "" {
 		return
 	}
-	if n, ok := reply.server.repairs.allow(loggedHead, reply.server.clock.Now()); ok {
-		reply.server.options.Log.Warn().Str("repaired", description).Int("status", res.Status()).Bytes("path", reply.req.Path()).Int64("suppressed", n).
+	if suppressed, ok := reply.server.repairLog.mayLog(loggedHeader, reply.server.clock.Now()); ok {
+		reply.server.options.Log.Warn().Str("repaired", description).Int("status", res.Status()).Bytes("path", reply.req.Path()).Int64("suppressed", suppressed).
 			Msg("malformed response repaired")
 	}
 }
@@ -57,8 +57,8 @@ func (state *requestState) logDroppedTrailers(body *h1.Body, message string) {
 	if count == 0 {
 		return
 	}
-	if n, ok := state.server.repairs.allow(loggedTrailers, state.server.clock.Now()); ok {
-		state.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", n).
+	if suppressed, ok := state.server.repairLog.mayLog(loggedTrailers, state.server.clock.Now()); ok {
+		state.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", suppressed).
 			Msg("trailer fields dropped")
 	}
 }

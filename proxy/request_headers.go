@@ -157,7 +157,7 @@ func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 func (rw requestWriter) appendContinue(dst []byte, attempt *attempt) []byte {
 	if !attempt.bodyHeldBack {
 		if attempt.conn.Pool.WantsEarlyAccept() { // the final response may take long
-			return append(dst, lineContinue+continueTell+"\r\n"...)
+			return append(dst, lineContinue+continueAcceptance+"\r\n"...)
 		}
 		return dst
 	}
@@ -198,9 +198,9 @@ func triesOf(header *h1.Header) int {
 
 // Values of headerContinue in requests.
 const (
-	continueClient = "client" // the Expect header is the client's, and is forwarded to the app
-	continueNode   = "node"   // the Expect header was added by the ingress
-	continueTell   = "tell"   // there is no Expect header: the ingress has sent the body, and needs the acceptance only
+	continueClient     = "client" // the client sent the Expect header, and the app receives it
+	continueNode       = "node"   // the ingress added the Expect header
+	continueAcceptance = "tell"   // no Expect header: the ingress sends the body at once, and only needs the acceptance
 )
 
 // idBytes returns the generated request id.

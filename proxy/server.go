@@ -103,7 +103,7 @@ type Server struct {
 	load       loadstats.Collector
 	appSilence appsilence.Detector
 	panics     panics.Recorder
-	repairs    repairLog
+	repairLog  repairLog
 	claims     claimReporter
 
 	// Time, sweep and shutdown.
@@ -302,7 +302,7 @@ func (s *Server) RenewPeers() { s.upstreams.Peers.Renew() }
 // Connections in use are closed after their request.
 func (s *Server) RenewPeersWhere(match func(node string) bool) { s.upstreams.Peers.RenewWhere(match) }
 
-// SetPeerProcess sets the boot and the nonce of the present process of a node, whose previous
+// SetPeerProcess sets the boot and the nonce of the current process of a node, whose previous
 // processes have ended. Later requests do not use connections to those processes.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
 	s.upstreams.Peers.SetPeerProcess(node, boot, nonce)

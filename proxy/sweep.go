@@ -38,7 +38,7 @@ const (
 	// one.
 	drainStreamTimeout = 250 * time.Millisecond
 	// streamEndTimeout is how long an event stream may continue after its end was requested, until
-	// the end of the present event.
+	// the end of the current event.
 	streamEndTimeout = wsession.EndTimeout
 )
 

@@ -18,7 +18,7 @@ import (
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
-	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.webSockets.nonResumable.IsLargeExpected(&router.req) {
+	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.webSockets.nonResumable.ExpectsLarge(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return pool.GetWebSocketStream(router.life.ParentCtx)

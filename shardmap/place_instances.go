@@ -138,7 +138,7 @@ func (s *instanceSpread) addMovable(instance Instance, movable movableShard) {
 	}
 }
 
-// previousOf returns the instance of this member that owned the shard before its present owner.
+// previousOf returns the instance of this member that owned the shard before its current owner.
 func (s *instanceSpread) previousOf(shard int) int8 {
 	if len(s.policy.PreviousOwners) != len(s.shardMap.owners) {
 		return noInstance

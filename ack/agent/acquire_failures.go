@@ -126,7 +126,7 @@ func (af *acquireFailures) update(now time.Duration, shards []heldShard, hasLeas
 type acquireCounts struct {
 	serving, acquiring int
 	waiting, stuck     int           // of those that are acquiring
-	earliestStuck      time.Duration // when the acquire of the first stuck shard began; the present time without any
+	earliestStuck      time.Duration // when the acquire of the first stuck shard began; the current time without any
 }
 
 // isStuck reports whether an acquiring shard should move to another node, because the app has failed

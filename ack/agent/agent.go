@@ -233,7 +233,7 @@ func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
 // LeaseRemaining returns the rest of the lease, zero without one.
 func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holder.Remaining(now) }
 
-// LeaseTerm returns the term of the leader that granted the present lease, zero without one.
+// LeaseTerm returns the term of the leader that granted the current lease, zero without one.
 // A response may have shown that the process was paused, which ends the lease early; requests
 // see that after the next Poll.
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }

@@ -2,7 +2,7 @@ package agent
 
 import "shardway/shardmap"
 
-// AppWatch determines since which committed map the present process of the app has run. If a
+// AppWatch determines since which committed map the current process of the app has run. If a
 // shard left the node with a later map, that process may hold an old copy of its state. AppWatch
 // uses the results of health checks. An app may report its instance, a text that identifies its
 // process. Such an app has restarted only if the instance changes. AppWatch cannot detect a
@@ -10,7 +10,7 @@ import "shardway/shardmap"
 //
 // One process of a node has one AppWatch. The caller must serialize the calls.
 type AppWatch struct {
-	// start is when the present app process started, as far as evidence proves it.
+	// start is when the current app process started, as far as evidence proves it.
 	start appStart
 	// startIfRefused is when the app process started if refused connections mean that the app has
 	// restarted. It is for an app that reports instances, or may do so: such an app may close its

@@ -17,7 +17,7 @@
 //     releaseDelivery.
 //   - HookCall is a call that tells the app which shards it acquires, releases or has lost.
 //     HookResult is its result, and HeldShardView the state of a shard at the app.
-//   - AppWatch determines since when the present process of the app has run. It is independent of
+//   - AppWatch determines since when the current process of the app has run. It is independent of
 //     the Agent.
 //
 // A shard at an app with hooks has these phases:

@@ -25,7 +25,7 @@ type heldShard struct {
 	// acquire call voids both.
 	released bool
 	note     []byte
-	// abortedRequests counts the requests that were aborted for the present move.
+	// abortedRequests counts the requests that were aborted for the current move.
 	abortedRequests int
 
 	// lostCallDue means that a lost call must be sent. It is retried until lostCallDeadline.

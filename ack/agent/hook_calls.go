@@ -209,7 +209,7 @@ func (m *hookMachine) fillRelease(callShard *HookShard, held *heldShard) {
 }
 
 // applyResult applies the result of a call to its shards. The lease, the committed map and the last
-// proposal may have changed since the call began, so it uses those of the present update.
+// proposal may have changed since the call began, so it uses those of the current update.
 func (m *hookMachine) applyResult(now time.Duration, result HookResult) {
 	call := m.calls.remove(result.Seq)
 	if call == nil {

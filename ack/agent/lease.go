@@ -22,7 +22,7 @@ type LeaseHolder struct {
 	sentHeartbeats [maxSentHeartbeats]sentHeartbeat // ring: heartbeat n is element n%maxSentHeartbeats
 	echo           ack.Echo                         // the newest response
 
-	// The present or the last lease.
+	// The current or the last lease.
 	hasLease      bool          // false from the end of the lease or a pause on
 	leaseEnd      time.Duration // by the clock of this node
 	leaseLength   time.Duration // full length of the lease that ends at leaseEnd
@@ -143,7 +143,7 @@ func (h *LeaseHolder) Void() { h.hasLease = false }
 // LeaseEnd returns the end of the lease. hasLease is false without one.
 func (h *LeaseHolder) LeaseEnd() (end time.Duration, hasLease bool) { return h.leaseEnd, h.hasLease }
 
-// Term returns the term of the leader that granted the present lease, the newest one of
+// Term returns the term of the leader that granted the current lease, the newest one of
 // several. Zero means no lease.
 func (h *LeaseHolder) Term() uint64 {
 	if !h.hasLease {

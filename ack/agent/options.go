@@ -56,12 +56,12 @@ type Options struct {
 	// Interfaces to the rest of the node.
 
 	Gate Gate
-	// RaftTerm returns the present Raft term of the node.
+	// RaftTerm returns the current Raft term of the node.
 	RaftTerm func() uint64
-	// SendHeartbeat sends a heartbeat to the present leader. It must not block. A lost heartbeat is
+	// SendHeartbeat sends a heartbeat to the current leader. It must not block. A lost heartbeat is
 	// compensated by the next one.
 	SendHeartbeat func(ack.Heartbeat)
-	// RaiseBoot stores a boot above known and the present one, on disk before it returns. If it
+	// RaiseBoot stores a boot above known and the current one, on disk before it returns. If it
 	// returns false, the agent stops sending.
 	RaiseBoot func(known uint64) (boot uint64, ok bool)
 	// ConfirmsAnswers reports whether the node is a voter that follows another leader; nil means

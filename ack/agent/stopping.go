@@ -25,7 +25,7 @@ func (a *Agent) beginRestart(obs Observation) {
 	}
 }
 
-// raiseBoot continues under a higher boot once no request and no hook call of the present boot
+// raiseBoot continues under a higher boot once no request and no hook call of the current boot
 // runs. The leader concludes from a higher boot that the previous one has stopped serving.
 func (a *Agent) raiseBoot() {
 	if a.supersedingBoot == 0 {

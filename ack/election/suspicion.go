@@ -62,10 +62,10 @@ type Report struct {
 	CurrentTerm uint64
 }
 
-// Raft is the interface to the Raft server of the own node. Each method returns the present
+// Raft is the interface to the Raft server of the own node. Each method returns the current
 // value.
 type Raft interface {
-	// Term returns the present term.
+	// Term returns the current term.
 	Term() uint64
 	// Voters returns the voting servers of the latest configuration in its log, sorted.
 	Voters() []string
@@ -96,7 +96,7 @@ type Suspicion struct {
 
 	// Polls.
 	lastPoll     time.Duration
-	runningSince time.Duration // start of the present period of regular polls, without a pause of the process
+	runningSince time.Duration // start of the current period of regular polls, without a pause of the process
 
 	// The missed leader.
 	ownReport   Report        // as of the last poll; its LeaderTerm is zero unless this voter misses its leader
@@ -190,7 +190,7 @@ func (s *Suspicion) timeout() time.Duration {
 	return max(s.options.Heartbeat*missedTenths/10, minMissedTime)
 }
 
-// leaderMissed reports whether the leader of the present term has stopped answering. A newly
+// leaderMissed reports whether the leader of the current term has stopped answering. A newly
 // elected leader that has not answered this node yet is not missed.
 func (s *Suspicion) leaderMissed(now time.Duration, unanswered UnansweredHeartbeat) bool {
 	hasAnswered := unanswered.LeaderTerm != 0 && unanswered.LeaderTerm == s.options.Raft.Term()

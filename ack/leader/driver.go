@@ -12,10 +12,10 @@ import (
 // write of its term is in progress, which may be long on a slow disk.
 const barrierRetryPause = 50 * time.Millisecond
 
-// Raft is the interface to the Raft server of the own node. Each method returns the present
+// Raft is the interface to the Raft server of the own node. Each method returns the current
 // value.
 type Raft interface {
-	// Term returns the present term.
+	// Term returns the current term.
 	Term() uint64
 	// Voters returns the voting servers of the latest configuration in its log, sorted.
 	Voters() []string
@@ -51,7 +51,7 @@ type Driver struct {
 	barrierAttempts int
 	// barrierDue is when the next barrier is due. Negative means that one is in progress or applied.
 	barrierDue time.Duration
-	effects    []Effect // of the present Step
+	effects    []Effect // of the current Step
 }
 
 // NewDriver begins the leadership of a server that Raft has elected. The first Step is
@@ -101,7 +101,7 @@ func (d *Driver) applyNewest() {
 	}
 }
 
-// readAndStep gives the leader the present term and voters before m, because both limit what it
+// readAndStep gives the leader the current term and voters before m, because both limit what it
 // grants in this step (why 5).
 func (d *Driver) readAndStep(m Message) {
 	before := d.options.Clock()

@@ -33,7 +33,7 @@ func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
 func (pi *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
 	isCloned := false
 	for _, member := range pi.members {
-		node := pi.nodes.get(member.ID)
+		node := pi.nodes.getOrCreate(member.ID)
 		if node.heartbeat.AcquiresNone && !placement.Cordoned[member.ID] {
 			if !isCloned {
 				placement.Cordoned, isCloned = maps.Clone(placement.Cordoned), true
@@ -47,7 +47,7 @@ func (pi *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
 func (pi *placementInputs) failingShards() map[shardmap.Shard]map[shardmap.NodeID]bool {
 	var failing map[shardmap.Shard]map[shardmap.NodeID]bool
 	for _, member := range pi.members {
-		for _, shard := range pi.nodes.get(member.ID).heartbeat.UnacquiredShards {
+		for _, shard := range pi.nodes.getOrCreate(member.ID).heartbeat.UnacquiredShards {
 			if int(shard) >= pi.state.Committed().Len() {
 				continue
 			}

@@ -42,7 +42,7 @@ type FormatReport struct {
 // leader.
 type ServerFormat struct {
 	Server string
-	// MaxVersion is the highest format version that its present process supports; zero means no
+	// MaxVersion is the highest format version that its current process supports; zero means no
 	// report to this leader.
 	MaxVersion ack.FormatVersion
 	// Silent means that it sends no heartbeats.
@@ -79,7 +79,7 @@ func (u *FormatUpgrade) RecordReport(report FormatReport) {
 	clear(u.supportedSince)
 }
 
-// NeedsReport reports whether the present process of a live server has not reported its format
+// NeedsReport reports whether the current process of a live server has not reported its format
 // version yet.
 func (u *FormatUpgrade) NeedsReport(server string, views []MemberView) bool {
 	view, ok := serverView(server, views)

@@ -11,7 +11,7 @@ func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answe
 	if received.Term != l.in.term || l.leases.revoked {
 		return ack.Answer{}, false
 	}
-	node := l.members.get(received.Node)
+	node := l.members.getOrCreate(received.Node)
 	if refusal := l.refuse(node, received); refusal.Refusal != 0 {
 		refusal.FormatVersion, refusal.Term, refusal.Epoch = received.FormatVersion, l.in.term, l.in.state.Proposed().Epoch()
 		refusal.Boot, refusal.HeartbeatNumber = received.Boot, received.Number
@@ -88,11 +88,11 @@ func (m *member) refuseDuplicate(in inputs, received HeartbeatReceived) (refusal
 // answerHeartbeat returns the response, with a lease if one may be granted. The caller must have
 // stored the heartbeat before.
 func (l *Leader) answerHeartbeat(node *member) ack.Answer {
-	l.lastAnswerNumber++
+	l.lastResponseNumber++
 	epoch := l.in.state.Proposed().Epoch()
 	answer := ack.Answer{
 		FormatVersion: node.heartbeat.FormatVersion,
-		Term:          l.in.term, Number: l.lastAnswerNumber,
+		Term:          l.in.term, Number: l.lastResponseNumber,
 		Boot: node.heartbeat.Boot, HeartbeatNumber: node.heartbeat.Number,
 		Epoch: epoch, OK: node.heartbeat.Acked == epoch,
 		MapUnchanged:     node.isLeaving(l.in) && l.membership.noOwnerRemains(l.in, &l.members),
@@ -107,7 +107,7 @@ func (l *Leader) answerHeartbeat(node *member) ack.Answer {
 			node.hadLease, node.lastGrantAt = true, l.in.now
 		}
 	}
-	node.answerSent(l.in.now, l.lastAnswerNumber)
+	node.recordResponse(l.in.now, l.lastResponseNumber)
 	return answer
 }
 

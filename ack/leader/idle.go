@@ -21,7 +21,7 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	}
 	due := now + l.in.pace.Heartbeat
 	for _, member := range l.in.state.Proposed().Members() {
-		silentAt := l.members.get(member.ID).lastProofAt() + maxEchoAge(l.in.pace) + 1
+		silentAt := l.members.getOrCreate(member.ID).lastProofAt() + maxEchoAge(l.in.pace) + 1
 		due = min(due, silentAt)
 	}
 	return due
@@ -40,7 +40,7 @@ func (l *Leader) isIdle(now time.Duration) bool {
 		return false
 	}
 	for _, member := range l.in.state.Proposed().Members() {
-		node := l.members.get(member.ID)
+		node := l.members.getOrCreate(member.ID)
 		mayBeGone := !node.hasHeartbeat() || node.hasCrashed() || node.removed
 		if mayBeGone || node.behindSince >= 0 || l.in.isRestarting(node) {
 			return false

@@ -105,10 +105,10 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 		"last fresh echo too old": func(_ *Leader, b *member) { b.lastFreshEchoAt = 0 },
 	} {
 		l := s.driver.leader
-		leader, b := *l, *l.members.get("b")
-		change(l, l.members.get("b"))
+		leader, b := *l, *l.members.getOrCreate("b")
+		change(l, l.members.getOrCreate("b"))
 		due := s.driver.Due()
-		*l.members.get("b") = b
+		*l.members.getOrCreate("b") = b
 		*l = leader
 		if due > 0 {
 			t.Errorf("%s: due in %v, want at once", name, due)

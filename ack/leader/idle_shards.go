@@ -9,7 +9,7 @@ import (
 
 // idleShards are the shards without requests, so they move first.
 type idleShards struct {
-	// shards are the shards that their owners have reported as idle since the present map was
+	// shards are the shards that their owners have reported as idle since the current map was
 	// committed. While a round is open, they are the shards that the round moves. A new value
 	// replaces the Go map, which is never modified. During an open round the set does not change,
 	// even if an earlier leader began the round. A change would start another round, and the

@@ -41,7 +41,7 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 		return false
 	}
 	for _, member := range in.state.Proposed().Members() {
-		if in.isRestarting(nodes.get(member.ID)) {
+		if in.isRestarting(nodes.getOrCreate(member.ID)) {
 			return true
 		}
 	}
@@ -73,7 +73,7 @@ func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rule
 func (c *keyConfigChange) membersAgree(in inputs, nodes *memberTracker, rules *membership) bool {
 	for _, shards := range [...]*shardmap.Map{in.state.Committed(), in.state.Proposed()} {
 		for _, member := range shards.Members() {
-			node := nodes.get(member.ID)
+			node := nodes.getOrCreate(member.ID)
 			if !rules.isResponsive(in, node) || node.heartbeat.KeyConfigDigest != c.loadedDigest {
 				return false
 			}

@@ -32,7 +32,7 @@ type Options struct {
 // inputs; the Leader submits the entries that result.
 type Leader struct {
 	options Options
-	in      inputs // of the present step
+	in      inputs // of the current step
 
 	// Parts.
 
@@ -57,10 +57,10 @@ type Leader struct {
 	// pausedUntil is the end of a pause of reconcile after a step down or a failed submit.
 	pausedUntil time.Duration
 
-	lastAnswerNumber uint64 // number of responses sent to all nodes
-	lastStepAt       time.Duration
-	effects          []Effect          // of the present step
-	memberBuf        []shardmap.Member // reused by updateAssignment
+	lastResponseNumber uint64 // number of responses sent to all nodes
+	lastStepAt         time.Duration
+	effects            []Effect          // of the current step
+	memberBuf          []shardmap.Member // reused by updateAssignment
 }
 
 // New returns the state machine of a leader that was elected at now. The caller must issue a
@@ -132,22 +132,22 @@ func (l *Leader) applyMessage(msg Message) {
 		// A redial that began before the election is ignored: a new process may have started since,
 		// with a lease of the previous leader.
 		if m.RedialStartedAt >= l.in.electedAt {
-			l.members.get(m.Node).recordCrash(l.in, m)
+			l.members.getOrCreate(m.Node).recordCrash(l.in, m)
 		}
 	case IdleShards:
 		l.idleReported(m)
 	case ReleasesReceived:
-		l.members.get(m.Node).storeReleases(m.Releases)
+		l.members.getOrCreate(m.Node).storeReleases(m.Releases)
 	case KeyConfigLoaded:
 		l.keyConfig.configLoaded(m.Text)
 	case NodeRemoved:
-		l.members.get(m.Node).recordRemoval(l.in)
+		l.members.getOrCreate(m.Node).recordRemoval(l.in)
 	case MapRequested:
 		l.newMapRequested = true
 	}
 }
 
-// emit adds an effect of the present step.
+// emit adds an effect of the current step.
 func (l *Leader) emit(effect Effect) { l.effects = append(l.effects, effect) }
 
 // acceptsRequests reports whether the leader can handle requests of operators: it leads, and has
@@ -234,7 +234,7 @@ type MemberView struct {
 	// SinceHeartbeat is the age of the last heartbeat, or NeverReceived if none arrived in this term.
 	SinceHeartbeat time.Duration
 	Silent         bool
-	// LinkWorks means that at least the last three heartbeats of its present process echoed
+	// LinkWorks means that at least the last three heartbeats of its current process echoed
 	// fresh answers of this leader.
 	LinkWorks bool
 	Crashed   bool

@@ -95,7 +95,7 @@ func (li *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardma
 		return false
 	}
 	// The last echo must be recent, otherwise the node may not receive the responses.
-	if node.echoedAnswerSentAt < 0 || in.now-node.echoedAnswerSentAt > in.timing.DeadAfter/2 {
+	if node.echoedResponseSentAt < 0 || in.now-node.echoedResponseSentAt > in.timing.DeadAfter/2 {
 		return false
 	}
 	// The first lease of a process needs a proof of leadership that is newer than the process.

@@ -8,10 +8,10 @@ import (
 	"shardway/shardmap"
 )
 
-// maxAnswers is the number of responses to each node that a leader remembers. It sends one response
+// maxResponses is the number of responses to each node that a leader remembers. It sends one response
 // for each heartbeat, and an echo of a response older than a few heartbeats proves nothing. So
 // 64 is more than enough.
-const maxAnswers = 64
+const maxResponses = 64
 
 // member contains the data of a leader about one node, all received in its own term. A boot (also
 // incarnation) is the number of a process of the node: each process has a higher one.
@@ -20,13 +20,13 @@ type member struct {
 
 	// The last heartbeat.
 
-	heartbeat       ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
+	heartbeat       ack.Heartbeat // the newest of the current boot; Boot zero means none in this term
 	addr            string        // the address that sent it
 	connClosed      bool          // its connection broke, and no heartbeat has arrived since
 	lastHeartbeatAt time.Duration // when it arrived
 	wasSilent       bool          // for EventNodeUnresponsive and EventNodeRecovered
 
-	// The present boot.
+	// The current boot.
 
 	firstHeartbeatAt time.Duration // when its first heartbeat arrived
 	rebooted         bool          // it replaced another boot in this term
@@ -39,15 +39,15 @@ type member struct {
 
 	// Echoes of responses, which prove that both directions of the link work.
 
-	sentAnswers        [maxAnswers]sentAnswer
-	answerCount        uint64        // number of responses sent to the node
-	echoedAnswerSentAt time.Duration // when the newest echoed answer was sent; negative means none
-	lastFreshEchoAt    time.Duration // when a heartbeat last echoed a recent answer
-	freshEchoCount     int           // number of consecutive heartbeats with a recent answer
+	sentResponses        [maxResponses]sentResponse
+	responseCount        uint64        // number of responses sent to the node
+	echoedResponseSentAt time.Duration // when the newest echoed response was sent; negative means none
+	lastFreshEchoAt      time.Duration // when a heartbeat last echoed a recent response
+	freshEchoCount       int           // number of consecutive heartbeats that echoed a recent response
 
 	// Leases.
 
-	hadLease         bool           // the present boot has had a lease
+	hadLease         bool           // the current boot has had a lease
 	lastGrantAt      time.Duration  // of any boot; initially the election
 	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
 
@@ -65,8 +65,8 @@ type member struct {
 	releasesDigest [32]byte      // of releases
 }
 
-// sentAnswer is the number of a response, and when it was sent.
-type sentAnswer struct {
+// sentResponse is the number of a response, and when it was sent.
+type sentResponse struct {
 	number uint64
 	sentAt time.Duration
 }
@@ -92,7 +92,7 @@ func (m *member) linkWorks(in inputs) bool {
 	return m.freshEchoCount >= requiredFreshEchoes && m.sendsHeartbeats(in)
 }
 
-// hasCrashed reports whether there is evidence that the present process of the node has exited.
+// hasCrashed reports whether there is evidence that the current process of the node has exited.
 // Before the first heartbeat of this term, the evidence may be about the last process before the
 // election of this leader.
 func (m *member) hasCrashed() bool {
@@ -102,7 +102,7 @@ func (m *member) hasCrashed() bool {
 // isStopping reports whether the process has announced that it leaves, or has said goodbye.
 func (m *member) isStopping() bool { return m.heartbeat.Leaving || m.heartbeat.Goodbye }
 
-// hasAcked reports whether the present process has acknowledged the proposal of this epoch or a
+// hasAcked reports whether the current process has acknowledged the proposal of this epoch or a
 // later proposal. The releases of its app may still be in transit, see hasCompleteAck.
 func (m *member) hasAcked(epoch shardmap.Epoch) bool {
 	return m.hasHeartbeat() && m.heartbeat.Acked >= epoch
@@ -161,10 +161,10 @@ func (m *member) storeHeartbeat(now time.Duration, received HeartbeatReceived) {
 // because the new process holds the lock of the same data directory.
 func (m *member) reset(now time.Duration, boot uint64) {
 	m.rebooted = m.hasHeartbeat() && boot > m.heartbeat.Boot
-	m.firstHeartbeatAt, m.freshEchoCount, m.echoedAnswerSentAt = now, 0, -1
+	m.firstHeartbeatAt, m.freshEchoCount, m.echoedResponseSentAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1
-	m.sentAnswers = [maxAnswers]sentAnswer{}
+	m.sentResponses = [maxResponses]sentResponse{}
 }
 
 // evaluateEcho evaluates the echo in the last heartbeat: the number of a response that the node
@@ -173,8 +173,8 @@ func (m *member) reset(now time.Duration, boot uint64) {
 func (m *member) evaluateEcho(in inputs) (sentAt time.Duration, ok bool) {
 	isFresh := false
 	if m.heartbeat.Echo.Term == in.term {
-		if sentAt, ok = m.answerSentAt(m.heartbeat.Echo.Number); ok {
-			m.echoedAnswerSentAt = max(m.echoedAnswerSentAt, sentAt)
+		if sentAt, ok = m.responseSentAt(m.heartbeat.Echo.Number); ok {
+			m.echoedResponseSentAt = max(m.echoedResponseSentAt, sentAt)
 			isFresh = in.now-sentAt <= maxEchoAge(in.pace)
 		}
 	}
@@ -198,18 +198,18 @@ func (m *member) trackLag(in inputs, committedMapSeenAt time.Duration) {
 	}
 }
 
-// answerSent records a response to the node. Answer numbers are unique in a term, so that the
+// recordResponse records a response to the node. Response numbers are unique in a term, so that the
 // echo of a response to one node is never valid for another node. Each node has its own list of
-// answers, so a large cluster does not shorten the list.
-func (m *member) answerSent(now time.Duration, number uint64) {
-	m.sentAnswers[m.answerCount%maxAnswers] = sentAnswer{number, now}
-	m.answerCount++
+// responses, so a large cluster does not shorten the list.
+func (m *member) recordResponse(now time.Duration, number uint64) {
+	m.sentResponses[m.responseCount%maxResponses] = sentResponse{number, now}
+	m.responseCount++
 }
 
-// answerSentAt returns when the response of this number was sent. ok is false if it was never
+// responseSentAt returns when the response with this number was sent. ok is false if it was never
 // sent, or is too old.
-func (m *member) answerSentAt(number uint64) (at time.Duration, ok bool) {
-	for _, sent := range m.sentAnswers {
+func (m *member) responseSentAt(number uint64) (at time.Duration, ok bool) {
+	for _, sent := range m.sentResponses {
 		if number != 0 && sent.number == number {
 			return sent.sentAt, true
 		}
@@ -217,8 +217,8 @@ func (m *member) answerSentAt(number uint64) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// excuseStall excludes a stall of the leader from the measurements of silence and delay; see
-// Leader.excuseStall.
+// excuseStall shifts the start of the node's silence and lag by the time for which the leader itself
+// stalled; see Leader.excuseStall.
 func (m *member) excuseStall(now, stall time.Duration) {
 	m.lastFreshEchoAt = min(m.lastProofAt()+stall, now)
 	if m.behindSince >= 0 {
@@ -239,12 +239,12 @@ func newMemberTracker(electedAt time.Duration) memberTracker {
 	return memberTracker{electedAt: electedAt, byID: map[shardmap.NodeID]*member{}}
 }
 
-// get returns the member with the given id, and creates it if necessary.
-func (mt *memberTracker) get(id shardmap.NodeID) *member {
+// getOrCreate returns the member with the given id, and creates it if necessary.
+func (mt *memberTracker) getOrCreate(id shardmap.NodeID) *member {
 	node := mt.byID[id]
 	if node == nil {
 		node = &member{
-			id: id, lastGrantAt: mt.electedAt, lastFreshEchoAt: mt.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1,
+			id: id, lastGrantAt: mt.electedAt, lastFreshEchoAt: mt.electedAt, echoedResponseSentAt: -1, behindSince: -1, healthySince: -1,
 			restartTimes: restartTimes{firstSeenAt: mt.electedAt},
 		}
 		mt.byID[id] = node
@@ -255,7 +255,7 @@ func (mt *memberTracker) get(id shardmap.NodeID) *member {
 // addMembersOf creates the members of the map that do not exist yet.
 func (mt *memberTracker) addMembersOf(shards *shardmap.Map) {
 	for _, member := range shards.Members() {
-		mt.get(member.ID)
+		mt.getOrCreate(member.ID)
 	}
 }
 
@@ -286,7 +286,7 @@ func (mt *memberTracker) zones() map[shardmap.NodeID]string {
 func (mt *memberTracker) restartingNodes(in inputs) map[shardmap.NodeID]bool {
 	var ids map[shardmap.NodeID]bool
 	for id := range in.state.Restarts() {
-		if in.isRestarting(mt.get(id)) {
+		if in.isRestarting(mt.getOrCreate(id)) {
 			setKey(&ids, id, true)
 		}
 	}

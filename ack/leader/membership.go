@@ -34,7 +34,7 @@ func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
 	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
 		ms.dropSeenAt[id] = in.now
 		// Heartbeats from before the drop do not make it eligible.
-		nodes.get(id).freshEchoCount = 0
+		nodes.getOrCreate(id).freshEchoCount = 0
 	}
 }
 
@@ -200,7 +200,7 @@ func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	}
 	last := in.state.Proposed()
 	for _, owner := range in.state.Committed().Members() {
-		node := nodes.get(owner.ID)
+		node := nodes.getOrCreate(owner.ID)
 		isLate := in.now-ms.roundStartedAt > node.ackDeadline(in.pace)
 		if isLate && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch()) {
 			node.leaseDeniedUntil = last.Epoch()
@@ -242,7 +242,7 @@ func (ms *membership) dropRecords(in inputs, nodes *memberTracker, proposal *sha
 	causes := map[shardmap.NodeID]ack.DropCause{}
 	for _, member := range slices.Concat(in.state.Committed().Members(), in.state.Proposed().Members()) {
 		if !proposal.IsMember(member.ID) {
-			causes[member.ID] = ms.dropCause(in, nodes.get(member.ID))
+			causes[member.ID] = ms.dropCause(in, nodes.getOrCreate(member.ID))
 		}
 	}
 	var records []ack.DropRecord

@@ -14,7 +14,7 @@ type Plan struct {
 	Epoch shardmap.Epoch
 	// Moves are the moves to the map that the leader wants now, ascending by shard.
 	Moves []PlannedMove
-	// Pause is the duration of the present pause of planned moves; zero means no pause.
+	// Pause is the duration of the current pause of planned moves; zero means no pause.
 	// Resumed are the moves that the leader would want without the pause.
 	Pause   time.Duration
 	Resumed []PlannedMove
@@ -74,7 +74,7 @@ func (l *Leader) moveReason(move shardmap.Move, want *shardmap.Map) string {
 	case move.From == "":
 		return "orphan"
 	case !want.IsMember(move.From):
-		return l.membership.exclusionReason(l.in, l.members.get(move.From))
+		return l.membership.exclusionReason(l.in, l.members.getOrCreate(move.From))
 	case move.IsWithinNode():
 		return cmp.Or(l.instanceReason(committed, want), "spread")
 	case l.in.state.Policy().DrainsGradually(move.From):
@@ -97,7 +97,7 @@ func (l *Leader) isPinnedTo(shard shardmap.Shard, id shardmap.NodeID) bool {
 		return false
 	}
 	isFallback := slices.Contains(l.in.state.Policy().PinFallbacks[shard], id)
-	return pin.Node == id || isFallback || pin.Zone != "" && pin.Zone == l.members.get(id).heartbeat.Zone
+	return pin.Node == id || isFallback || pin.Zone != "" && pin.Zone == l.members.getOrCreate(id).heartbeat.Zone
 }
 
 // weightDiffers reports whether a node has different weights in two maps.

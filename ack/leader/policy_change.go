@@ -11,7 +11,7 @@ import (
 type policyQueue struct {
 	requests    []policyRequest
 	lastNumber  uint64        // number of the last requested change
-	pauseSeenAt time.Duration // when the present pause was first seen; initially the election
+	pauseSeenAt time.Duration // when the current pause was first seen; initially the election
 	quarantines quarantineTimers
 }
 

@@ -67,7 +67,7 @@ func (mt *memberTracker) collectHandover(in inputs) handover {
 	budget := ack.NoteBudget{}
 	proposed := in.state.Proposed()
 	for _, owner := range in.state.Committed().Members() {
-		node := mt.get(owner.ID)
+		node := mt.getOrCreate(owner.ID)
 		if !node.hasReleases() || node.heartbeat.Acked != proposed.Epoch() {
 			continue
 		}
@@ -98,5 +98,5 @@ func (mt *memberTracker) nextServer(in inputs, owner shardmap.NodeID, shard shar
 	if nextOwner == "" || proposed.HasSameOwner(committed, shard) {
 		return ""
 	}
-	return mt.get(nextOwner).heartbeat.Server
+	return mt.getOrCreate(nextOwner).heartbeat.Server
 }

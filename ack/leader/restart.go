@@ -59,7 +59,7 @@ func (ms *membership) needsMapNow(in inputs, nodes *memberTracker) bool {
 		return true
 	}
 	for _, member := range in.state.Proposed().Members() {
-		node := nodes.get(member.ID)
+		node := nodes.getOrCreate(member.ID)
 		willReturn := node.announcesRestart(in) || in.isRestarting(node)
 		if !willReturn && !ms.isEligible(in, node) {
 			return true
@@ -130,7 +130,7 @@ func (mt *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
 	}
 	for _, restarts := range [...]map[shardmap.NodeID]ack.Restart{old.Restarts(), state.Restarts()} {
 		for id := range restarts {
-			times := &mt.get(id).restartTimes
+			times := &mt.getOrCreate(id).restartTimes
 			isNew := old.Restarts()[id] != state.Restarts()[id]
 			switch {
 			case state.Restarting(id) && isNew:

@@ -9,7 +9,7 @@ import (
 )
 
 // reconcile advances the round: the change from one committed map to the next, which consists of a
-// proposal, its acknowledgements and a commit. It compares the present state with the wanted one.
+// proposal, its acknowledgements and a commit. It compares the current state with the wanted one.
 // The last message is only a hint that something may have changed, so a lost message does no harm.
 func (l *Leader) reconcile() {
 	if !l.maySubmit() || !l.in.state.Bootstrapped() {
@@ -75,7 +75,7 @@ func (l *Leader) allMembersMissedDeadline() bool {
 	last := l.in.state.Proposed()
 	acked, missed := 0, 0
 	for _, member := range last.Members() {
-		node := l.members.get(member.ID)
+		node := l.members.getOrCreate(member.ID)
 		if node.hasCompleteAck(last.Epoch()) {
 			acked++
 		} else if l.membership.exclusionCause(l.in, node) == ack.CauseMissedAck {
@@ -88,7 +88,7 @@ func (l *Leader) allMembersMissedDeadline() bool {
 // reportSilentMembers emits an event for each member that became silent or returned.
 func (l *Leader) reportSilentMembers() {
 	for _, member := range l.in.state.Proposed().Members() {
-		node := l.members.get(member.ID)
+		node := l.members.getOrCreate(member.ID)
 		isSilent := node.hasHeartbeat() && node.isSilent(l.in) && !l.in.isRestarting(node)
 		if isSilent == node.wasSilent {
 			continue
@@ -143,7 +143,7 @@ func (l *Leader) mustPropose(assigned *assignment) bool {
 	return l.keyConfigToActivate() != ""
 }
 
-// updateAssignment computes the final map from the present members.
+// updateAssignment computes the final map from the current members.
 func (l *Leader) updateAssignment() {
 	l.memberBuf = l.membership.appendMembers(l.memberBuf[:0], l.in, &l.members)
 	l.assigned.update(placementInputs{
@@ -162,7 +162,7 @@ func (l *Leader) changeReason(want *shardmap.Map) string {
 	last := l.in.state.Proposed()
 	for _, member := range last.Members() {
 		if !want.IsMember(member.ID) {
-			return l.membership.exclusionReason(l.in, l.members.get(member.ID))
+			return l.membership.exclusionReason(l.in, l.members.getOrCreate(member.ID))
 		}
 	}
 	for _, member := range want.Members() {
@@ -282,7 +282,7 @@ func membersMissingFrom(from, other *shardmap.Map) (nodes []shardmap.NodeID) {
 func (l *Leader) tryCommit() {
 	proposed := l.in.state.Proposed()
 	for _, member := range proposed.Members() {
-		if !l.members.get(member.ID).needsNoFurtherAck(l.in) {
+		if !l.members.getOrCreate(member.ID).needsNoFurtherAck(l.in) {
 			return
 		}
 	}
@@ -312,7 +312,7 @@ func (l *Leader) takeovers() (events []Event, complete bool) {
 		if proposed.IsMember(owner.ID) || committed.ShardCount(owner.ID) == 0 {
 			continue
 		}
-		rule := l.members.get(owner.ID).takeoverRule(l.in, proposed.Epoch())
+		rule := l.members.getOrCreate(owner.ID).takeoverRule(l.in, proposed.Epoch())
 		if rule == "" {
 			return nil, false
 		}

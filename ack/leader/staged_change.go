@@ -25,7 +25,7 @@ func (l *Leader) deferringOwners(losingOwners []shardmap.NodeID) (owners map[sha
 		return nil
 	}
 	for _, id := range losingOwners {
-		if l.mayDefer(l.members.get(id)) {
+		if l.mayDefer(l.members.getOrCreate(id)) {
 			setKey(&owners, id, true)
 		}
 	}
@@ -83,7 +83,7 @@ func (l *Leader) updateStagedMoves(losingOwners []shardmap.NodeID) {
 	}
 	outdated := map[shardmap.NodeID]bool{}
 	for _, member := range l.in.state.Committed().Members() {
-		answerCounts := l.staged.progress[member.ID] != nil && l.mayDefer(l.members.get(member.ID))
+		answerCounts := l.staged.progress[member.ID] != nil && l.mayDefer(l.members.getOrCreate(member.ID))
 		outdated[member.ID] = isUnused || !answerCounts
 	}
 	l.idle.removeOwned(l.in.state, outdated)
@@ -103,7 +103,7 @@ func (l *Leader) unblockRound() {
 		return // such a round moves all shards
 	}
 	for _, id := range ownersLosingShards(l.in.state.Committed(), last) {
-		progress, node := l.staged.progress[id], l.members.get(id)
+		progress, node := l.staged.progress[id], l.members.getOrCreate(id)
 		if progress == nil || progress.proposals >= maxStages {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // recordCrash records evidence that the process of a boot has exited. Evidence about another boot
-// than the present one is ignored, also about a higher one, because a wiped data directory starts
+// than the current one is ignored, also about a higher one, because a wiped data directory starts
 // again at one. An equal boot with another nonce is another process.
 func (m *member) recordCrash(in inputs, evidence CrashEvidence) {
 	isOtherProcess := evidence.Boot != m.heartbeat.Boot || evidence.Nonce != m.heartbeat.Nonce

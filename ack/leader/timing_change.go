@@ -48,7 +48,7 @@ func (l *Leader) ChangeTiming(now time.Duration, timing ack.Timing) ([]byte, err
 type timingTracker struct {
 	// configured is the timing of the own flags. It applies until the log contains a timing.
 	configured ack.Timing
-	// changeSeenAt is when the present timing was first seen; initially the election.
+	// changeSeenAt is when the current timing was first seen; initially the election.
 	changeSeenAt time.Duration
 }
 
@@ -66,7 +66,7 @@ func (tt *timingTracker) transitionRemaining(now time.Duration, state *ack.State
 	return tt.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
 }
 
-// waitTiming returns the timing by which the leader waits: the longer of the present and the
+// waitTiming returns the timing by which the leader waits: the longer of the current and the
 // previous one, until all grants by the previous one have certainly expired.
 func (tt *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Timing {
 	timing := tt.grantTiming(state)

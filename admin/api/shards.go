@@ -49,8 +49,8 @@ type Move struct {
 // ShardHistory is the response of GET /v1/shards/N.
 type ShardHistory struct {
 	Shard
-	// Moves has the moves of the shard, oldest first, among the last 4096 moves of all shards. It
-	// contains no moves from before the log that the node had when it started.
+	// Moves lists the moves of the shard, oldest first. The node remembers the last 4,096 moves of all
+	// shards. After a restart, it only remembers moves that its log still contains.
 	Moves []Move `json:"moves"`
 }
 

@@ -62,7 +62,7 @@ func (f *RejectionLimit) Add(remote string, now time.Time) (wait time.Duration) 
 	return 0
 }
 
-// windowLocked returns the rejections of a source in its present window. It starts a window if there
+// windowLocked returns the rejections of a source in its current window. It starts a window if there
 // is none. If too many sources are tracked, it forgets all of them. The caller must hold f.mu.
 func (f *RejectionLimit) windowLocked(source netip.Addr, now time.Time) *rejections {
 	ofSource := f.bySource[source]

@@ -30,12 +30,13 @@ func (b *burst) begin(sc *scenario) {
 
 func (b *burst) end(*scenario) {}
 
-// sendBurst sends n requests to one node at once, each over its own connection. Like a
-// load balancer, the clients try the other nodes if no process listens there.
+// sendBurst sends count requests to node at once, each over its own connection. Like a load balancer,
+// a client tries the other nodes if the connection to node is refused.
 func (t *traffic) sendBurst(node *cluster.Node, count int) {
 	keys := t.sc.uniqueKeys("n")
 	others := cluster.Addrs(t.sc.membersExcept(node))
-	targets := slices.Insert(others, min(1, len(others)), node.Addr) // a client starts with its second target
+	// node is second, because load.Client.takeTarget advances before the first request.
+	targets := slices.Insert(others, min(1, len(others)), node.Addr)
 	for i := range count {
 		req := load.Request{ID: t.nextID("burst"), Key: keys[i%len(keys)], Timeout: t.sc.opts.clientTimeout()}
 		if i%2 == 1 {

@@ -52,7 +52,7 @@ type actionResult struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// runAction sends an action to the node and prints success.
+// runAction sends an action to the node, and prints the message success once the action has succeeded.
 func (t *target) runAction(ctx context.Context, session *session, action api.Action, success string) error {
 	client, err := t.client(session)
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 }
 
 type appRestartedCommand struct {
-	Node string `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (else the node at --admin)."`
+	Node string `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (default: the node at --admin)."`
 	reasonFlag
 	target
 }
@@ -87,7 +87,7 @@ Shardway-App-Instance header in the response to its health check. Run this comma
 a restart that neither of them shows. Every shard may then return to the app.`
 }
 
-// Run reports the restart.
+// Run tells the cluster that the app has restarted.
 func (c *appRestartedCommand) Run(ctx context.Context, session *session) error {
 	if c.Node == "" {
 		client, err := c.client(session)

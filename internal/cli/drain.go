@@ -14,7 +14,7 @@ import (
 )
 
 type drainCommand struct {
-	Node      string        `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (else the node at --admin)."`
+	Node      string        `arg:"" optional:"" help:"ID of the node, or NODE/INSTANCE for one app instance (default: the node at --admin)."`
 	Local     bool          `help:"Drain the process on this machine until it stops, without a token; only warn where --force would be needed."`
 	Data      string        `help:"With --local, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
 	Wait      bool          `help:"Wait until the node has no shards, requests and WebSockets; show the remaining ones."`

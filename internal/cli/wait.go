@@ -19,7 +19,7 @@ const waitPollInterval = 200 * time.Millisecond
 
 type waitCommand struct {
 	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
-	Node    string        `arg:"" optional:"" help:"ID of the node (for drained, else the node at --admin)."`
+	Node    string        `arg:"" optional:"" help:"ID of the node (for drained; default: the node at --admin)."`
 	Timeout time.Duration `help:"Fail after this time (0: no limit)." placeholder:"DURATION"`
 	target
 }

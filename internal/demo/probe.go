@@ -21,11 +21,11 @@ type prober struct{ http *http.Client }
 func newProber() prober {
 	return prober{&http.Client{
 		Timeout:   probeTimeout,
-		Transport: &http.Transport{DisableKeepAlives: true}, // without the proxy of the environment
+		Transport: &http.Transport{DisableKeepAlives: true}, // ignores HTTP_PROXY
 	}}
 }
 
-// check returns nil if the response of the URL is a success, and otherwise the cause.
+// check returns nil if the URL responds with a status below 300, and otherwise the cause of the failure.
 func (p prober) check(ctx context.Context, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

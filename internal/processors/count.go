@@ -6,7 +6,7 @@ import (
 )
 
 // count is the number of processors of the process: the maximum of the decision of Run and of the
-// present request of AtLeast.
+// current request of AtLeast.
 var count struct {
 	sync.Mutex
 	want  int // the decision of Run; zero means none yet

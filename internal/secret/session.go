@@ -32,7 +32,7 @@ const maxCacheEntries = 1024
 type sessionConfigs struct {
 	// mu protects the following fields.
 	mu        sync.Mutex
-	createdAt time.Time                  // start of the present sessionLifetime
+	createdAt time.Time                  // start of the current sessionLifetime
 	server    *tls.Config                // for accepted streams; nil means not created yet
 	clients   map[string]*clientSessions // for dialed streams, by node
 }

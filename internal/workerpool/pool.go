@@ -22,7 +22,7 @@ func New[J any](run func(J)) *Pool[J] {
 	return &Pool[J]{run: run, jobs: make(chan J), closed: make(chan struct{})}
 }
 
-// Submit starts to run a job. It does not block.
+// Submit runs a job in an idle goroutine, or in a new one if none is idle. It does not wait for the job.
 func (p *Pool[J]) Submit(job J) {
 	select {
 	case p.jobs <- job:
@@ -31,8 +31,8 @@ func (p *Pool[J]) Submit(job J) {
 	}
 }
 
-// work runs a job and then further jobs of the queue. It returns if maxIdle goroutines are idle already, or if the
-// pool is closed.
+// work runs a job, and then waits for further submitted jobs. It returns if maxIdle goroutines are idle already, or
+// if the pool is closed.
 func (p *Pool[J]) work(job J) {
 	for {
 		p.run(job)

@@ -32,12 +32,12 @@ type Agent interface {
 	HasDuplicate() bool
 	// Owned returns the shards that the app holds, without the time for which it may write.
 	Owned(ctx context.Context) (api.OwnedList, error)
-	// Unreleased returns the number of shards that moved without a release since the last drain of this node
-	// began, and the error of the first of them.
-	Unreleased() (shards int, why string)
-	// DrainBlockReason returns why a safe drain keeps all of the remaining shards on this node. Empty means that
-	// some of them can still move.
-	DrainBlockReason(shards int) (why string)
+	// Unreleased counts the shards that moved without a release since the last drain of this node began, and
+	// returns the error of the first of them.
+	Unreleased() (count int, firstError string)
+	// DrainBlockReason returns why a safe drain keeps all remaining shards on this node. remaining is the number
+	// of these shards. The result is empty if some of them can still move.
+	DrainBlockReason(remaining int) string
 }
 
 // Options contains the parts of a node that the admin API reads.

@@ -52,7 +52,7 @@ func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderI
 }
 
 // instancesOf returns the app instances of a node with the leader's view of it; nil if it has one. isHeard
-// means that the view contains the present health of the instances. If the node is not heard, or if an instance is
+// means that the view contains the current health of the instances. If the node is not heard, or if an instance is
 // no longer configured, the result contains the instance only as long as it owns shards.
 func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView, isHeard bool) []api.Instance {
 	count := leaderloop.InstanceCount(view)

@@ -56,7 +56,7 @@ func (r *Running) LocalReport() RunningReport {
 	}
 }
 
-// counts returns the number of requests that run at the app of this node, and the number of upgraded
+// counts returns the number of requests that the app of this node is processing, and the number of upgraded
 // connections.
 func (r *Running) counts() (requests, sockets int) {
 	return r.router.InFlight.Total(), r.proxy.CountUpgraded()

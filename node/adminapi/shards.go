@@ -61,7 +61,7 @@ func (a *API) Shards() api.ShardList {
 	return list
 }
 
-// Endpoints lists the endpoints that the present members of gossip announce, including members that are
+// Endpoints lists the endpoints that the current members of gossip announce, including members that are
 // not nodes.
 func (a *API) Endpoints() []api.Endpoint {
 	present := map[string]bool{}

@@ -186,7 +186,7 @@ func (s *Supervisor) renewDeadline() {
 	}
 }
 
-// sendDeadline sends the present deadline to the guard. It returns false without a lease.
+// sendDeadline sends the current deadline to the guard. It returns false without a lease.
 func (s *Supervisor) sendDeadline() (hasLease bool) {
 	term, kill, hasLease := s.owner.Deadline()
 	if hasLease {

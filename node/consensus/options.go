@@ -82,15 +82,14 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// commitRepeatInterval is how long (up to twice this value) the leader sends no AppendEntries to a
-// follower that has the whole log, apart from heartbeats. The commit index needs no repetition (see
-// Raft.PropagateCommit), and each repetition wakes both processes. The repetition helps a follower
-// that has missed the commit index, in case the leader does not detect this and propagate the
-// commit index again.
+// commitRepeatInterval is the interval at which an idle leader repeats its commit index to followers
+// that have the whole log. hashicorp/raft waits between one and two intervals. The interval is long
+// because each repetition wakes both processes, and Raft.PropagateCommit normally makes it
+// unnecessary. It only helps a follower that missed the commit index without the leader noticing.
 const commitRepeatInterval = 2 * time.Second
 
-// libraryConfig returns the settings of the library. The library sends to roleChanges when this server
-// becomes or is no longer the leader.
+// libraryConfig returns the settings of hashicorp/raft, which sends to roleChanges when this server
+// gains or loses leadership.
 func (o *Options) libraryConfig(roleChanges chan<- bool) *raft.Config {
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(o.ID)

@@ -27,7 +27,7 @@ const (
 	Identity         Kind = "who"       // return the identity of the process
 	Load             Kind = "load"      // return the load
 	Report           Kind = "report"    // return the report for a checkup; with Execute, test which ports the node cannot reach
-	Running          Kind = "running"   // return the numbers of requests that run at the app
+	Running          Kind = "running"   // return the numbers of requests that the app is processing
 	Drain            Kind = "drain"     // return the progress of the drain
 	Idle             Kind = "idle"      // return the idle shards
 	WebSocketCounts  Kind = "sockets"   // return the numbers of WebSockets by shard

@@ -9,7 +9,7 @@ import (
 	"shardway/internal/clock"
 )
 
-// A disk that was wiped counts its boots from the start. A crash of long ago must not hide that the present process is gone.
+// A disk that was wiped counts its boots from the start. A crash of long ago must not hide that the current process is gone.
 func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())

@@ -133,11 +133,11 @@ func loadIdentity(dir backend, wantNode string) (identity, error) {
 	return id, saveFile(dir, identityFile, id)
 }
 
-// randomID returns n random bytes in lower-case base32.
+// randomID returns byteCount random bytes in lower-case base32.
 func randomID(byteCount int) string {
-	bytes := make([]byte, byteCount)
-	_, _ = rand.Read(bytes) // never fails: crypto/rand crashes the process instead
-	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(bytes))
+	id := make([]byte, byteCount)
+	_, _ = rand.Read(id) // never fails: crypto/rand crashes the process instead
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(id))
 }
 
 // CheckNodeID returns an error unless id is a valid node id: 1 to 64 letters, digits, '-',

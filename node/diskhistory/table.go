@@ -102,7 +102,7 @@ func (t *Table) Learn(s Statement) error {
 
 // Recall adds stored records that could not be read at the start. The result is the same as if the Table had
 // started with them and then received all its statements. A process that was accepted before may now turn
-// out to have an older image of its disk. In that case the stored record replaces the present one.
+// out to have an older image of its disk. In that case the stored record replaces the current one.
 func (t *Table) Recall(stored []disk.DiskRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,18 +115,18 @@ func (t *Table) Recall(stored []disk.DiskRecord) {
 	t.notifyChanged()
 }
 
-// merge returns the record of a disk that has the stored record and then made the statements in the present one. If
+// merge returns the record of a disk that has the stored record and then made the statements in the current one. If
 // they contradict the stored record, the result is the stored record.
-func merge(stored, present disk.DiskRecord) disk.DiskRecord {
-	statement := Statement{Server: present.Server, Boot: present.Boot, Nonce: present.Nonce, Term: present.Term, Applied: present.Applied, Last: ^uint64(0)}
+func merge(stored, current disk.DiskRecord) disk.DiskRecord {
+	statement := Statement{Server: current.Server, Boot: current.Boot, Nonce: current.Nonce, Term: current.Term, Applied: current.Applied, Last: ^uint64(0)}
 	if Check(stored, statement) != nil {
 		return stored
 	}
 	merged := stored
-	merged.Nonce = present.Nonce
-	merged.Boot = max(stored.Boot, present.Boot)
-	merged.Term = max(stored.Term, present.Term)
-	merged.Applied = max(stored.Applied, present.Applied)
+	merged.Nonce = current.Nonce
+	merged.Boot = max(stored.Boot, current.Boot)
+	merged.Term = max(stored.Term, current.Term)
+	merged.Applied = max(stored.Applied, current.Applied)
 	return merged
 }
 

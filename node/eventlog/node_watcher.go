@@ -83,7 +83,7 @@ func (w *NodeWatcher) Observe(members []gossip.Member, servers []consensus.Serve
 	}
 }
 
-// observedStates returns the present state of each node.
+// observedStates returns the current state of each node.
 func observedStates(members []gossip.Member, servers []consensus.Server, replicated *ack.State) map[string]nodeState {
 	states := map[string]nodeState{}
 	for _, server := range servers { // a node has two servers while its disk is replaced

@@ -192,7 +192,7 @@ func (d *nodeDebouncers) smoothInstances(observedAt time.Time, unhealthy []diagn
 	return slices.DeleteFunc(unhealthy, func(instance diagnosis.Instance) bool { return !counts[instance.Number] })
 }
 
-// observedNodes returns the present, unsmoothed inputs about each node, by ID. Later sources override earlier
+// observedNodes returns the current, unsmoothed inputs about each node, by ID. Later sources override earlier
 // ones: first the map and gossip, then the probes, then the leader's view.
 func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*diagnosis.Node {
 	nodes := map[string]*diagnosis.Node{}

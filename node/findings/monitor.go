@@ -70,15 +70,15 @@ type Agent interface {
 	LastPause() (length, sinceEnd time.Duration)
 	// HasHooks reports whether the app is informed of its shards.
 	HasHooks() bool
-	// AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the
-	// first one. Both are empty if there are none.
-	AcquireFailures() (shards, why string)
-	// RecentlyUnreleased returns the number of shards that moved recently without a release, and the error
-	// of the first of them.
-	RecentlyUnreleased() (shards int, why string)
-	// KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
-	// released them, and the error of the first of them.
-	KeptShards() (shards int, why string)
+	// AcquireFailures returns the list of the shards that the app has failed to acquire, and the error of
+	// the first shard. Both are empty if there are none.
+	AcquireFailures() (list, firstError string)
+	// RecentlyUnreleased counts the shards that moved recently without a release, and returns the error of
+	// the first of them.
+	RecentlyUnreleased() (count int, firstError string)
+	// KeptShards counts the shards that a safe drain keeps on this node because the app has not released
+	// them, and returns the error of the first of them.
+	KeptShards() (count int, firstError string)
 }
 
 // Options contains the parts of a node that the monitor reads.
@@ -149,8 +149,8 @@ type Monitor struct {
 	notBootstrapped, evenVoters diagnosis.Debouncer
 	onlyGateways, noOwners      diagnosis.Debouncer
 	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
-	refusedRequests             diagnosis.RecentCount
-	lostEvents                  diagnosis.RecentCount
+	refusedRequests             diagnosis.BurstCounter
+	lostEvents                  diagnosis.BurstCounter
 	hasOperated                 bool // see diagnosis.Inputs
 	nodes                       map[string]*nodeDebouncers
 	acquiringGeneration         uint64 // generation of the routing table that acquiringShards was computed from
@@ -208,8 +208,8 @@ func New(options Options) *Monitor {
 		orphaned: after(1500 * time.Millisecond), acquiring: after(2 * time.Second),
 		upToDate:        after(upToDateAfter),
 		notBootstrapped: after(2 * time.Second), evenVoters: after(evenVotersAfter), onlyGateways: after(2 * time.Second), noOwners: after(2 * time.Second),
-		refusedRequests: diagnosis.RecentCount{Window: recentPeriod},
-		lostEvents:      diagnosis.RecentCount{Window: lostEventsPeriod},
+		refusedRequests: diagnosis.BurstCounter{Window: recentPeriod},
+		lostEvents:      diagnosis.BurstCounter{Window: lostEventsPeriod},
 	}
 	m.result.Store(&Result{})
 	m.probes.running, m.probes.reached = map[string]bool{}, map[string]bool{}

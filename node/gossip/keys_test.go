@@ -61,7 +61,7 @@ func TestAnotherSecretIsLoggedOnceAMinute(t *testing.T) {
 				continue
 			}
 			said++
-			if strings.Contains(line, `"left_out":`) {
+			if strings.Contains(line, `"suppressed":`) {
 				left++
 			}
 		}

@@ -33,7 +33,7 @@ type greeting struct {
 	at   time.Time
 }
 
-// isOutdated reports whether the voter must be greeted again. own is the present statement of this node.
+// isOutdated reports whether the voter must be greeted again. own is the current statement of this node.
 func (gr greeting) isOutdated(own diskhistory.Statement) bool {
 	return gr.sent != own || time.Since(gr.at) >= greetAllWithin
 }

@@ -53,7 +53,7 @@ func TestHeldShardIsNotIdle(t *testing.T) {
 	}
 }
 
-// A response of an earlier ownership may arrive after a response of the present one. It must
+// A response of an earlier ownership may arrive after a response of the current one. It must
 // not end the hold: the shard would count as idle and move.
 func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 	for name, until := range map[string]time.Duration{"renews its hold": time.Minute, "ends its hold": 0} {

@@ -108,7 +108,7 @@ func (c *Client) PendingUpgrade(ctx context.Context) *api.UpgradeState {
 	return &state
 }
 
-// LeaderState returns the state of the present leadership. The second result is false if there is no leader, or if it
+// LeaderState returns the state of the current leadership. The second result is false if there is no leader, or if it
 // did not respond within ViewTimeout.
 func (c *Client) LeaderState(ctx context.Context) (State, bool) {
 	ctx, cancel := context.WithTimeout(ctx, ViewTimeout)

@@ -54,7 +54,7 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 			return
 		}
 		if omitted > 0 {
-			line = line.Int("left_out", omitted)
+			line = line.Int("suppressed", omitted)
 		}
 	}
 	for i := 0; i+1 < len(args); i += 2 {

@@ -89,8 +89,8 @@ func TestRepeatedErrorsAreCounted(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.Error("failed to heartbeat to")
 		got := lines(t, &b)
-		if len(got) != 2 || got[1]["left_out"] != 99.0 {
-			t.Fatalf("lines %v, want two, the second with left_out 99", got)
+		if len(got) != 2 || got[1]["suppressed"] != 99.0 {
+			t.Fatalf("lines %v, want two, the second with suppressed 99", got)
 		}
 	})
 }

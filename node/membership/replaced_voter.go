@@ -63,7 +63,7 @@ func (v View) isLeavingForGood(server string) bool {
 	return isFromServer && hb.Goodbye && hb.RestartWithin == 0
 }
 
-// wasVoterPromoted reports whether this leader has promoted a present voter within the given time.
+// wasVoterPromoted reports whether this leader has promoted a current voter within the given time.
 func (r *Reconciler) wasVoterPromoted(view View, within time.Duration) bool {
 	for server, promotedAt := range r.promotionTimes {
 		if slices.Contains(view.Voters, server) && time.Since(promotedAt) < within {

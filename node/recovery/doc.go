@@ -6,7 +6,7 @@
 //   - The log starts with a snapshot of the remaining state. The index of the snapshot, the floor, is higher
 //     than any index that a lost node can have reached (see ack.State.Recovered). So all new epochs are
 //     higher than all epochs of the old cluster, and fence them.
-//   - The floor is the present time in milliseconds since 1970. It orders independent recoveries of one
+//   - The floor is the current time in milliseconds since 1970. It orders independent recoveries of one
 //     cluster, such as two restores of one backup. No log can reach it, because no log grows by a thousand
 //     entries per second for years. If the clock is wrong, the floor is ack.MinIndexGap above the last known
 //     entry. The operator can require a higher one.

@@ -34,7 +34,7 @@ type Options struct {
 	// Reachable reports whether a process listens at a gossip address. nil means that Recover does not check
 	// whether the other nodes are gone.
 	Reachable func(addr string) bool
-	// Now is the time from which the floor is computed. Zero means the present time.
+	// Now is the time from which the floor is computed. Zero means the current time.
 	Now time.Time
 	// Log receives the messages of the Raft library.
 	Log zerolog.Logger

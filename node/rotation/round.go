@@ -115,10 +115,10 @@ func (r *round) chooseTarget(reports map[string]nodeReport) error {
 }
 
 // createTarget creates a new secret as the target, and installs it on the leader. It must be newer than the
-// present secret, also if the clock of this machine is behind.
-func (r *round) createTarget(present secret.Secret) error {
+// current secret, also if the clock of this machine is behind.
+func (r *round) createTarget(current secret.Secret) error {
 	made := time.Now()
-	if earliest := present.Made().Add(time.Second); earliest.After(made) {
+	if earliest := current.Made().Add(time.Second); earliest.After(made) {
 		made = earliest
 	}
 	r.target = secret.Generate(made).Rotated()

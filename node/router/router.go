@@ -157,7 +157,7 @@ func (r *Router) LeaseLeft() time.Duration {
 // lease.
 func (r *Router) LeaseEnd() time.Duration { return time.Duration(r.leaseEnd.Load()) }
 
-// SetAbortTime sets the time at which the requests of the present lease must be aborted once it has ended.
+// SetAbortTime sets the time at which the requests of the current lease must be aborted once it has ended.
 // It must be called before SetLease, because requests that the lease admits read it.
 func (r *Router) SetAbortTime(at time.Duration) { r.abortAt.Store(int64(at)) }
 

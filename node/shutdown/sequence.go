@@ -33,12 +33,13 @@ type Agent interface {
 	SayGoodbye()
 	// HasStopped reports whether this node admits and runs no more requests.
 	HasStopped() bool
-	// LastAnswer returns the time of the node's clock of the last accepted response to a heartbeat.
+	// LastAnswer returns when the last accepted response of the leader to a heartbeat arrived, by the clock of
+	// the node. Zero means never.
 	LastAnswer() time.Duration
 	// Boot returns the boot number that this node uses.
 	Boot() uint64
-	// KeepsShards reports whether no other node can own the shards of this node.
-	KeepsShards() bool
+	// HasNoTakeover reports whether no other node is left to take the shards of this leaving node.
+	HasNoTakeover() bool
 }
 
 // Options contains the settings of a Sequence, and the parts of the node that it uses.
@@ -117,7 +118,7 @@ func (s *Sequence) NoTakeoverReason() string {
 	switch {
 	case s.o.View.IsLastNode():
 		return "there is no other node"
-	case s.o.Agent.KeepsShards():
+	case s.o.Agent.HasNoTakeover():
 		return adminapi.NoOtherOwner
 	case sinceLastAnswer > 2*s.o.View.Timing().DeadAfter:
 		return "no contact to a leader"

@@ -24,7 +24,7 @@ const recentFor = time.Second - coarsetime.Resolution
 // caller that has received it from its pool owns it until Put or Discard.
 type Conn struct {
 	*h1.Conn
-	Response h1.Response // response to the present request
+	Response h1.Response // response to the current request
 	Pool     *Pool       // pool that owns the connection between requests
 
 	// The function that opens the connection sets these fields.

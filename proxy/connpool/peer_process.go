@@ -17,7 +17,7 @@ func (process peerProcess) differsFrom(conn *Conn) bool {
 	return process.boot != 0 && conn.Boot != 0 && conn.Boot != process.boot
 }
 
-// adopt records the process that has accepted conn as the present one, even if another one was
+// adopt records the process that has accepted conn as the current one, even if another one was
 // reported before. It ignores a multiplexed stream, because its session may have been accepted by a
 // previous process. changed is false if the process was known already.
 func (process *peerProcess) adopt(conn *Conn) (changed bool) {

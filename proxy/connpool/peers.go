@@ -20,7 +20,7 @@ func (p *Peers) Pool(node string) *Pool {
 	return v.(*Pool) //nolint:errcheck,forcetypeassert // pools contains nothing else
 }
 
-// SetPeerProcess sets the present process of a node in its pool, if it has one.
+// SetPeerProcess sets the current process of a node in its pool, if it has one.
 func (p *Peers) SetPeerProcess(node string, boot, nonce uint64) {
 	if v, ok := p.pools.Load(node); ok {
 		v.(*Pool).setPeerProcess(boot, nonce) //nolint:errcheck,forcetypeassert // pools contains nothing else

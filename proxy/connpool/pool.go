@@ -39,7 +39,7 @@ type Pool struct {
 		longLived   int         // connections that Detach has removed from open
 		generation  uint64      // number of calls of Renew
 		closed      bool        // Close was called
-		peerProcess peerProcess // present process of the node
+		peerProcess peerProcess // current process of the node
 		dials       dialCounts
 		queue       waitQueue   // requests that wait for a connection
 		shardLimits shardLimits // also contains the requests that wait for a limit of their shard
@@ -341,9 +341,9 @@ func (p *Pool) CloseIdleTo(boot uint64) {
 	p.discardIdle(func(conn *Conn) bool { return conn.Boot == boot })
 }
 
-// setPeerProcess sets the present process of the node. It closes idle connections to previous
+// setPeerProcess sets the current process of the node. It closes idle connections to previous
 // processes. Connections in use are closed when they are returned. Otherwise a failure of such a
-// connection would be attributed to the present process.
+// connection would be attributed to the current process.
 func (p *Pool) setPeerProcess(boot, nonce uint64) {
 	p.mu.Lock()
 	p.mu.peerProcess = peerProcess{boot: boot, nonce: nonce}

@@ -168,7 +168,7 @@ func TestPoolFollowsPeerProcess(t *testing.T) {
 }
 
 // A waiting request does not get a connection to the previous process either. Such a connection may
-// return late if its client is slow. A connection that is taken now belongs to the present process,
+// return late if its client is slow. A connection that is taken now belongs to the current process,
 // whatever was reported.
 func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	ends := make(chan struct{})

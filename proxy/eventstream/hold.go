@@ -14,7 +14,7 @@ const (
 // byte order mark of later ones.
 type Buffer struct {
 	buffered []byte
-	tooLong  bool  // a part of the present event was written
+	tooLong  bool  // a part of the current event was written
 	bomBytes uint8 // bytes of a byte order mark that have arrived
 	mayBeBOM bool  // a byte order mark may follow
 }

@@ -33,7 +33,7 @@ var byteOrderMark = [...]byte{0xef, 0xbb, 0xbf}
 
 // ids are the event ids of a stream.
 type ids struct {
-	last, next, line id   // of the last complete event, of the event that has begun, and of the present line
+	last, next, line id   // of the last complete event, of the event that has begun, and of the current line
 	seen             bool // there was an id that is not empty
 	invalid          bool // there was an id that no request can contain
 }

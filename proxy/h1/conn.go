@@ -81,7 +81,7 @@ func (c *Conn) SetTimeouts(t Timeouts) {
 	c.out.timeout = t.Write
 }
 
-// Timeouts returns the present timeouts.
+// Timeouts returns the current timeouts.
 func (c *Conn) Timeouts() Timeouts { return c.timeouts }
 
 // Buffered returns the bytes that were read from the socket and have not been consumed. They are
@@ -172,8 +172,8 @@ func (c *Conn) WaitingStopped() bool {
 	return in.mu.stopWaiting
 }
 
-// RequestPark makes a present wait for the first byte of a request return ErrParkRequested, unless
-// data has arrived. It does not affect later waits. Any goroutine may call it.
+// RequestPark ends a wait for the first byte of a request with ErrParkRequested, unless data has
+// arrived. It has no effect if no goroutine waits, or on later waits. Any goroutine may call it.
 func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()

@@ -102,7 +102,7 @@ type lingerState struct {
 }
 
 // isOver reports whether the connection must be closed now. received means that data has arrived
-// since the last call. unacked is the present number of unacknowledged bytes, or -1 if it is
+// since the last call. unacked is the current number of unacknowledged bytes, or -1 if it is
 // unknown.
 func (l *lingerState) isOver(now time.Time, received bool, unacked int) bool {
 	if received {

@@ -20,7 +20,7 @@ const (
 
 // splice lets the kernel move a part of a response from socket to socket, without copying it to
 // this process. For a body of known length, that is everything except the end. For a chunked body,
-// it is the rest of the present chunk, which becomes one chunk. splice does nothing if buffered
+// it is the rest of the current chunk, which becomes one chunk. splice does nothing if buffered
 // data must be sent first, if canSplice returns false, or if no pipe is available. The results are
 // those of Copy.
 func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {

@@ -17,7 +17,7 @@ type Writer struct {
 	nc          net.Conn
 	sock        *socket       // direct access to the socket of nc; nil means that nc.Write is used
 	timeout     time.Duration // Timeouts.Write
-	deadline    time.Time     // present write deadline of nc; zero means none
+	deadline    time.Time     // current write deadline of nc; zero means none
 	nonblocking bool          // set by SetNonblocking
 
 	// The write buffer. nil means that no buffer is borrowed from the pool.
@@ -65,7 +65,7 @@ func (w *Writer) BeginBody(kind Kind, size int64) {
 	}
 }
 
-// Kind returns how the end of the present body is marked, or NoBody between two messages. After a
+// Kind returns how the end of the current body is marked, or NoBody between two messages. After a
 // body of kind UntilClose, the connection must be closed.
 func (w *Writer) Kind() Kind { return w.kind }
 
@@ -293,7 +293,7 @@ const (
 	minSpace = 512
 )
 
-// freeSpace returns free space for up to want bytes of body. If the present buffer is too small,
+// freeSpace returns free space for up to want bytes of body. If the current buffer is too small,
 // freeSpace first replaces it by a streaming buffer. If that is full, freeSpace flushes it. For a
 // chunked body it leaves space for the framing of a chunk.
 func (w *Writer) freeSpace(want int) ([]byte, error) {

@@ -18,11 +18,11 @@ import (
 type Clock struct {
 	coarsetime.Clock
 
-	dateValue  atomic.Pointer[[]byte] // present value of the Date header
+	dateValue  atomic.Pointer[[]byte] // current value of the Date header
 	dateSecond atomic.Int64           // Unix time of that value, in seconds
 }
 
-// Init starts the clock at the present time. It must be called before all other methods.
+// Init starts the clock at the current time. It must be called before all other methods.
 func (clock *Clock) Init() {
 	clock.Start(time.Now())
 	clock.Tick()

@@ -40,7 +40,7 @@ func (lifecycle *Lifecycle) IsStopping() bool { return lifecycle.Listeners.IsSto
 // SetDraining turns draining on or off.
 func (lifecycle *Lifecycle) SetDraining(on bool) { lifecycle.draining.Store(on) }
 
-// IsDraining reports whether connections of clients must close after their present response.
+// IsDraining reports whether connections of clients must close after their current response.
 func (lifecycle *Lifecycle) IsDraining() bool { return lifecycle.draining.Load() }
 
 // SetServesPeers sets the result of ServesPeers. It must be called before StopAccepting.

@@ -237,7 +237,7 @@ func Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Values contains the present values of a Server that Metrics does not count.
+// Values contains the current values of a Server that Metrics does not count.
 type Values struct {
 	AppBytes           int64 // bytes of the requests that the app served
 	QueuedRequests     int
@@ -259,7 +259,7 @@ type Values struct {
 	Instances []InstanceValues
 }
 
-// InstanceValues contains the present values of an app instance.
+// InstanceValues contains the current values of an app instance.
 type InstanceValues struct {
 	Number   int
 	Conns    int    // open connections

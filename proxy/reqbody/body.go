@@ -179,7 +179,7 @@ func (body *Body) endBuffering(err error) error {
 }
 
 // CancelBuffering cancels BufferSmallBody or BufferForKey if one of them waits for the client and isOver returns
-// true. Then the rest of the body is lost. isOver is called while the present request cannot end. Any goroutine
+// true. Then the rest of the body is lost. isOver is called while the current request cannot end. Any goroutine
 // may call CancelBuffering.
 func (body *Body) CancelBuffering(isOver func() bool) {
 	body.bufferingMu.Lock()

@@ -45,11 +45,11 @@ func (p *Predictor) Key(req *h1.Request) uint64 {
 // slot returns the slot for a key. Several keys share a slot, which contains the one recorded last.
 func (p *Predictor) slot(key uint64) *atomic.Uint64 { return &p.slots[key/2%slotCount] }
 
-// IsLargeExpected reports whether the response to req is likely to be large. If the path is not
+// ExpectsLarge reports whether the response to req is likely to be large. If the path is not
 // remembered, it compares the estimated probability with largeThreshold.
-func (p *Predictor) IsLargeExpected(req *h1.Request) bool {
+func (p *Predictor) ExpectsLarge(req *h1.Request) bool {
 	key := p.Key(req)
-	if recorded := p.slot(key).Load(); recorded|1 == key {
+	if recorded := p.slot(key).Load(); recorded|1 == key { // the last response in this slot was to the same path
 		return recorded&1 != 0
 	}
 	return p.largeProbability.Load() > largeThreshold
@@ -59,9 +59,9 @@ func (p *Predictor) IsLargeExpected(req *h1.Request) bool {
 func (p *Predictor) Record(key uint64, large bool) {
 	slot := p.slot(key)
 	previous := slot.Load()
-	recorded := key
+	recorded := key // the lowest bit of a key is always 1; in a slot it means that the response was large
 	if !large {
-		recorded--
+		recorded = key &^ 1
 	}
 	if previous|1 != key {
 		probability := p.largeProbability.Load()

@@ -31,7 +31,7 @@ func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 	}
 	want := func(what string, r *h1.Request, is bool) {
 		t.Helper()
-		if got := s.IsLargeExpected(r); got != is {
+		if got := s.ExpectsLarge(r); got != is {
 			t.Errorf("%s: %s %s is taken for large: %v, want %v", what, r.Method(), r.Target(), got, is)
 		}
 	}

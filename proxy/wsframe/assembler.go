@@ -17,7 +17,7 @@ type Assembler struct {
 	maxBytes int
 	op       byte   // opcode of the message; zero means that it has not begun
 	data     []byte // payload of the message that has arrived
-	maskPos  int    // bytes of the present frame's payload that are in data
+	maskPos  int    // bytes of the current frame's payload that are in data
 }
 
 // NewAssembler returns an Assembler for a message of up to maxBytes. scanner must be a Client scanner
@@ -60,7 +60,7 @@ func (a *Assembler) Step(p []byte) (n int, done bool, err error) {
 	return n, true, nil
 }
 
-// unmask appends the next part of the present frame's payload to data, without its mask.
+// unmask appends the next part of the current frame's payload to data, without its mask.
 func (a *Assembler) unmask(part []byte) {
 	key := a.scanner.header.maskingKey()
 	for _, c := range part {

@@ -42,7 +42,7 @@ type Scanner struct {
 	// agreed on its meaning.
 	ExtraOpcode byte
 
-	// The present frame, or the last one between two frames.
+	// The current frame, or the last one between two frames.
 	header           header
 	payloadLen       uint64                  // length of the payload
 	payloadRemaining uint64                  // bytes of the payload that have not arrived
@@ -78,7 +78,7 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 	return n, s.endFrame()
 }
 
-// addPayload records the start of p as payload of the present frame, and returns its length. It
+// addPayload records the start of p as payload of the current frame, and returns its length. It
 // stores the payload of a control frame.
 func (s *Scanner) addPayload(p []byte) int {
 	n := min(s.payloadRemaining, uint64(len(p)))

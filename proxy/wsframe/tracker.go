@@ -4,8 +4,8 @@ package wsframe
 // frames of either direction, so that it can follow a WebSocket whose endpoints negotiated what they
 // wanted. The zero value is ready.
 type Tracker struct {
-	header      header // part of the present header that has arrived
-	payloadLeft uint64 // bytes of the present payload that have not arrived
+	header      header // part of the current header that has arrived
+	payloadLeft uint64 // bytes of the current payload that have not arrived
 	closed      bool   // a close frame has begun
 }
 

@@ -7,7 +7,7 @@ import (
 
 // closeReplyTimeout is how long an endpoint that has received a close frame may be silent before it
 // answers. RFC 6455 section 5.5.1 requires a response as soon as practical, at the latest after the
-// present message, so silence is a failure. Section 7.1.1 then requires the server to close the
+// current message, so silence is a failure. Section 7.1.1 then requires the server to close the
 // connection. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has sent a
 // close frame and disappeared would occupy its relay for IdleTimeout, because no goroutine reads
 // from the client after its close frame.

@@ -68,7 +68,7 @@ type Relay struct {
 
 // Bits of Relay.requests.
 const (
-	requestMove       uint32 = 1 << iota // hand over: stop after the present message
+	requestMove       uint32 = 1 << iota // hand over: stop after the current message
 	requestStop                          // stop immediately
 	requestCloseFrame                    // with requestStop: send a close frame to the app, if possible
 	requestReconnect                     // close the client's connection, so that the client connects to another node
@@ -144,7 +144,7 @@ func (relay *Relay) Init(shared *Shared, session *Session, downstream, upstream 
 // LeadsToClient reports whether the relay runs at the ingress.
 func (relay *Relay) LeadsToClient() bool { return relay.toClient }
 
-// RequestHandover requests that the relay hands over to another relay at the end of the present
+// RequestHandover requests that the relay hands over to another relay at the end of the current
 // message. Any goroutine may call it.
 func (relay *Relay) RequestHandover() { relay.request(requestMove) }
 

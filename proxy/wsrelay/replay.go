@@ -79,7 +79,7 @@ func AppendAccepted(b []byte, replay int) []byte {
 }
 
 // replay stores the first messages of a client, so that each later upstream connection receives them
-// before any other data. It belongs to the direction up of the session's present relay. The zero value
+// before any other data. It belongs to the direction up of the session's current relay. The zero value
 // stores nothing.
 type replay struct {
 	memory       *ReplayMemory // memory of the node; nil means that the session stores nothing

@@ -48,7 +48,7 @@ type Session struct {
 	// that the attempt has none.
 	ReleaseUpgradePlace func()
 
-	// The following fields describe the present attempt to start a relay. They are used only at the
+	// The following fields describe the current attempt to start a relay. They are used only at the
 	// ingress.
 	MayHaveReachedApp bool // the attempt may have reached an app
 	RelayStarted      bool // the attempt has started a relay

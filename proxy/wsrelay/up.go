@@ -63,7 +63,7 @@ func (relay *Relay) upIsBetweenMessages() bool {
 	return relay.session.discardsMessage || relay.upScanner.BetweenMessages()
 }
 
-// forwardUp sends data to upstream. If a hand-over is requested, it stops at the end of the present
+// forwardUp sends data to upstream. If a hand-over is requested, it stops at the end of the current
 // message. It returns how many bytes of data it has processed, and whether the direction must stop.
 func (relay *Relay) forwardUp(data []byte) (n int, stop bool) {
 	forwardFrom := 0

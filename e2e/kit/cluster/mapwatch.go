@@ -80,7 +80,7 @@ func (c *Cluster) watchMaps(ctx context.Context, node *Node) {
 }
 
 // Maps returns the observed committed maps since the start of the cluster, in ascending
-// order of epoch. A map may be missing between two polls of every node.
+// order of epoch. It may miss a map that was replaced before any node was polled.
 func (c *Cluster) Maps() []Map {
 	c.mapWatch.mu.Lock()
 	defer c.mapWatch.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *Cluster) Maps() []Map {
 	return all
 }
 
-// MapsWithGapsSince returns the observed maps from an epoch on like MapsSince, and marks those that follow maps that
+// MapsWithGapsSince returns the observed maps with at least this epoch, like MapsSince, and marks those that follow maps that
 // were committed without being observed.
 func (c *Cluster) MapsWithGapsSince(tb testing.TB, epoch uint64) []history.Map {
 	tb.Helper()
@@ -104,7 +104,7 @@ func (c *Cluster) MapsWithGapsSince(tb testing.TB, epoch uint64) []history.Map {
 	return all
 }
 
-// MapsSince returns the observed maps from an epoch on, for history.Check.
+// MapsSince returns the observed maps with at least this epoch, for history.Check.
 func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	var all []history.Map
 	for _, shardMap := range c.Maps() {

@@ -60,7 +60,7 @@ func readFile(name string) (results, error) {
 }
 
 // parseEvents reads the output of `go test -json`. It skips lines that are not JSON, such as
-// compiler errors; their package has failed then.
+// compiler errors. In that case another event reports the package as failed.
 func parseEvents(r io.Reader) (results, error) {
 	parsed := eventLog{
 		startedAt: make(map[testID]time.Time), noRetryReasons: make(map[testID]string),

@@ -147,7 +147,8 @@ func stolenTime(stat []byte) time.Duration {
 	return time.Duration(ticks) * clockTick
 }
 
-// throttledTime returns "throttled_usec" of cpu.stat of a control group, in µs (cgroups(7)).
+// throttledTime returns how long the kernel throttled a control group, from "throttled_usec" in its
+// cpu.stat (cgroups(7)). It returns 0 if the entry is missing or invalid.
 func throttledTime(stat []byte) time.Duration {
 	for line := range bytes.Lines(stat) {
 		if rest, ok := bytes.CutPrefix(line, []byte("throttled_usec ")); ok {
