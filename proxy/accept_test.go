@@ -52,7 +52,7 @@ func TestAcceptResumesAfterDescriptorsRanOut(t *testing.T) {
 	said := new(lines)
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := upstream.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.URLDialer("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAcceptClosesIdleConnsWithoutDescriptors(t *testing.T) {
 	clients, peers := listen(t), listen(t)
 	hungry := &starved{Listener: clients}
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := upstream.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.URLDialer("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func newInstanceApps(t *testing.T) *instanceApps {
 			_, _ = fmt.Fprintf(w, "%d instance=%s epoch=%s", i, strings.Join(r.Header.Values("Shardway-Instance"), ","), r.Header.Get("Shardway-Epoch"))
 		}))
 		t.Cleanup(server.Close)
-		dial, err := upstream.DialURL(server.URL)
+		dial, err := upstream.URLDialer(server.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ type Options struct {
 	// Log receives a debug line for each failed request, and a line for each failure to accept.
 	Log zerolog.Logger
 
-	// DialUpstream opens a connection to the app: see upstream.DialURL. Nil means a gateway, which serves no
+	// DialUpstream opens a connection to the app: see upstream.URLDialer. Nil means a gateway, which serves no
 	// shard itself.
 	DialUpstream func(ctx context.Context) (net.Conn, error)
 	// FurtherUpstreams open connections to the app instances after the first one, which

@@ -71,7 +71,7 @@ func (wait *requestWait) processFailed(err error) (result decision, ok bool) {
 	var startError *procpool.StartError
 	switch {
 	case errors.As(err, &startError):
-		wait.server.options.Log.Debug().Err(err).Msg("not reached")
+		wait.server.options.Log.Debug().Err(err).Msg("destination unreachable")
 		return fail(problem.ProcessFailed, wait.exchange.addMayHaveRun("the process of the app for this key could not be started, or has failed; the log of the node contains the reason")), true
 	case errors.Is(err, procpool.ErrLimit):
 		return fail(problem.ProcessLimit, wait.exchange.addMayHaveRun("the maximum number of processes of the app run, and all of them are in use (--exec-max)")), true

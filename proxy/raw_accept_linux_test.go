@@ -43,7 +43,7 @@ func TestRawAcceptTakesBacklog(t *testing.T) {
 	front := &adopting{TCPListener: ln}
 	peers := listen(t)
 	n := &node{t: t, id: "a", addr: ln.Addr().String(), peer: peers.Addr().String()}
-	dial, err := upstream.DialURL("http://" + webApp(t, echo))
+	dial, err := upstream.URLDialer("http://" + webApp(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func nodeUnderTLS(t *testing.T, app string, change ...func(*proxy.Options)) *nod
 	}
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := upstream.DialURL("http://" + app)
+	dial, err := upstream.URLDialer("http://" + app)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,7 @@ func tlsFront(t *testing.T, app string, change ...func(*proxy.Options)) (*node, 
 	defer maker.Close()
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
-	dial, err := upstream.DialURL("http://" + app)
+	dial, err := upstream.URLDialer("http://" + app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestAppOnAUnixSocket(t *testing.T) {
 	s := &http.Server{Handler: http.HandlerFunc(echo)}
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(func() { _ = s.Close() })
-	dial, err := upstream.DialURL("unix:" + path)
+	dial, err := upstream.URLDialer("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,7 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: id, addr: clients.Addr().String(), peer: peers.Addr().String()}
 	if app != "" {
-		dial, err := upstream.DialURL("http://" + app)
+		dial, err := upstream.URLDialer("http://" + app)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 // dialOf returns the function that connects to the app.
 func dialOf(t *testing.T, url string) func(context.Context) (net.Conn, error) {
 	t.Helper()
-	dial, err := upstream.DialURL(url)
+	dial, err := upstream.URLDialer(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func newInstance(conf *config.Config, url string) (instance, error) {
 	if url == "" {
 		return instance{}, nil
 	}
-	dial, err := upstream.DialURL(url)
+	dial, err := upstream.URLDialer(url)
 	if err != nil {
 		return instance{}, err
 	}

@@ -49,7 +49,7 @@ func (p *Predictor) slot(key uint64) *atomic.Uint64 { return &p.slots[key/2%slot
 // remembered, it compares the estimated probability with largeThreshold.
 func (p *Predictor) ExpectsLarge(req *h1.Request) bool {
 	key := p.Key(req)
-	if recorded := p.slot(key).Load(); recorded|1 == key { // the last response in this slot was to the same path
+	if recorded := p.slot(key).Load(); recorded|1 == key { // the slot remembers this path
 		return recorded&1 != 0
 	}
 	return p.largeProbability.Load() > largeThreshold

@@ -176,10 +176,9 @@ func (d *dialer) newConn(conn net.Conn, limits *Limits, options h1.Options) *con
 // reading a response of about 10 KB needs one system call.
 const ReadBuffer = 32 << 10
 
-// PeerOptions sets the header limits of connections between nodes. A header of a client or an app
-// must fit, together with the fields that nodes add. Nodes repeat the key, with up to three bytes
-// per byte because of its encoding, and the host twice. So a node never rejects a header that
-// another node has accepted.
+// PeerOptions sets the header limits of connections between nodes. They must be large enough for any
+// accepted header plus the fields that nodes add: the key, which takes up to three bytes per byte when
+// encoded, and two copies of the host. So a node never rejects a header that another node has accepted.
 func PeerOptions(options h1.Options, limits *Limits) h1.Options {
 	options.MaxHeaderBytes = 4*limits.MaxHeaderBytes + 4<<10
 	options.MaxHeaderLines = limits.MaxHeaderLines + 32
@@ -187,9 +186,9 @@ func PeerOptions(options h1.Options, limits *Limits) h1.Options {
 	return options
 }
 
-// DialURL returns a function that connects to the app. text is the configured address of the app:
-// http://HOST:PORT or unix:/PATH.
-func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
+// URLDialer returns a function that connects to the app, for Options.DialUpstream of package proxy. text
+// is the configured address of the app: http://HOST:PORT or unix:/PATH.
+func URLDialer(text string) (func(ctx context.Context) (net.Conn, error), error) {
 	upstream, err := address.ParseUpstream(text)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: upstream %w", err)
@@ -203,7 +202,7 @@ func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
 // UnreachableReason returns the reason why a connection could not be established or used, without
 // addresses, because a client may see it. It writes the complete error to log.
 func UnreachableReason(err error, log *zerolog.Logger) string {
-	log.Debug().Err(err).Msg("not reached")
+	log.Debug().Err(err).Msg("destination unreachable")
 	var errno syscall.Errno
 	var network net.Error
 	switch {

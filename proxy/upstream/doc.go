@@ -6,6 +6,6 @@
 //
 // A dial uses the Limits in force when it starts. Close cancels the dials in progress.
 //
-// DialURL connects to the configured address of an app. PeerOptions returns the limits of headers
-// between nodes, which both ends of a connection must apply.
+// URLDialer returns a function that connects to the configured address of an app. PeerOptions returns the
+// limits of headers between nodes, which both ends of a connection must apply.
 package upstream

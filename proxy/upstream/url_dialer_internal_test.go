@@ -24,7 +24,7 @@ func FuzzConfiguredUpstreamIsDialed(f *testing.F) {
 		c := config.Default()
 		c.Upstream = text
 		checked := c.Validate()
-		_, ran := DialURL(text)
+		_, ran := URLDialer(text)
 		if (checked == nil) != (ran == nil) {
 			t.Fatalf("%q: config returns %v, the proxy %v", text, checked, ran)
 		}
