@@ -31,9 +31,9 @@ const (
 	maxFlapPause   = 5 * time.Minute
 )
 
-// FlapPause returns how much longer a node or an app instance stays without shards after its n-th
-// consecutive failure of one kind: nothing after the first, 2 s after the second, and twice as long after
-// each further one, up to 5 minutes.
+// FlapPause returns how much longer a node or an app instance stays without shards after this number of
+// consecutive failures of one kind. It is zero after the first failure and 2 s after the second. Each
+// further failure doubles it, up to 5 minutes.
 func FlapPause(failures uint32) time.Duration {
 	if failures < 2 {
 		return 0

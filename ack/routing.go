@@ -62,7 +62,7 @@ func stopsAllRequests(state *State, leaseTerm uint64, gateway bool) bool {
 	return !gateway && !followsLeader
 }
 
-// WithAcquired returns a copy of r for a node whose app must acquire a shard before its first
+// WithAcquired returns a copy of rt for a node whose app must acquire a shard before its first
 // request. epochs contains, by shard, the ownership epoch under which the app has acquired the
 // shard. Zero means not acquired. The caller must not modify the slice afterwards.
 func (rt Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
@@ -70,8 +70,8 @@ func (rt Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
 	return rt
 }
 
-// WithRestarting returns a copy of r for a node that restarts in place. This process will never
-// serve its shards again. So requests for them wait at the node that received them from a
+// WithRestarting returns a copy of rt for a node that restarts in place. This process will
+// never serve its shards again. So requests for them wait at the node that received them from a
 // client, and that node sends them to the next process.
 func (rt Routing) WithRestarting() Routing {
 	rt.restarting = true

@@ -99,7 +99,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, caller auth.Call
 	if wait := s.rejections.Add(r.RemoteAddr, time.Now()); wait > 0 {
 		reason = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + reason.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", caller.Name).Str("from", caller.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(reason.Detail)).Msg("admin request refused")
+		s.log.Warn().Str("by", caller.Name).Str("from", caller.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("reason", truncate(reason.Detail)).Msg("admin request refused")
 	}
 	if reason.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)

@@ -100,8 +100,8 @@ func (c *Config) setFromLayers(target setting, layers []layer) (problem Problem,
 	return Problem{}, true
 }
 
-// deriveDefaults derives defaults that depend on other settings: listen addresses if there is a secret, ports of
-// advertised hosts, and a stream grace that is not longer than the drain timeout.
+// deriveDefaults derives defaults from other settings: listen addresses if there is a secret, ports of
+// advertised hosts, and a stream grace up to the drain timeout.
 func (c *Config) deriveDefaults() {
 	if c.SecretFile != "" {
 		if !c.isSet("gossip") {

@@ -221,7 +221,7 @@ func (v sizeValue) String() string {
 	return formatSize(*v.field)
 }
 
-// formatSize formats n in the largest unit without a remainder.
+// formatSize formats a number of bytes in the largest unit without a remainder.
 func formatSize(remaining int64) string {
 	for _, unit := range sizeUnits() {
 		if remaining >= unit.size && remaining%unit.size == 0 {

@@ -94,8 +94,8 @@ type Inputs struct {
 	WebhookFailingFor time.Duration
 	WebhookError      string
 	WebhookLost       int
-	// FailingProcesses is the number of keys or shards whose process of the app fails repeatedly (--exec), and
-	// ProcessError the error of the worst of them.
+	// FailingProcesses is the number of keys or shards whose app process fails repeatedly (--exec).
+	// ProcessError is the error of the process that has failed most often.
 	FailingProcesses  int
 	ProcessError      string
 	QueueRefused      int // requests that were refused recently because the queue was full

@@ -15,7 +15,7 @@ type HookFunc func(ctx context.Context, c HookCall) (HookAnswer, error)
 
 // HookCall is the argument of a hook.
 type HookCall struct {
-	// Map is the epoch of the shard map that is the reason for the call: the proposed map for Release, the
+	// Map is the epoch of the shard map that caused the call. That is the proposed map for Release, the
 	// committed map for Acquire, and the last known map for Lost.
 	Map uint64
 	// Shards are the shards that the app must acquire, release or discard: 1 to 256, sorted by number.

@@ -59,7 +59,7 @@ func Check(name, addr string) error {
 	return nil
 }
 
-// isValidName reports whether s can be the name of an endpoint; see Check.
+// isValidName reports whether name can be the name of an endpoint; see Check.
 func isValidName(name string) bool {
 	if name == "" || len(name) > maxNameBytes {
 		return false
@@ -77,7 +77,7 @@ func isValidName(name string) bool {
 
 func isLowerOrDigit(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// isValidHost reports whether the non-empty string s can be a DNS name. Underscores are allowed, because
+// isValidHost reports whether the non-empty host can be a DNS name. Underscores are allowed, because
 // names in DNS and in container networks contain them.
 func isValidHost(host string) bool {
 	if len(host) > maxHostBytes || host[0] == '-' || host[0] == '.' || host[len(host)-1] == '-' {

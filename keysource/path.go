@@ -78,8 +78,8 @@ func isEscape(text []byte) bool {
 // isDotSegment reports whether a segment is "." or "..".
 func isDotSegment(segment []byte) bool { return string(segment) == "." || string(segment) == ".." }
 
-// Segment returns segment n, counted from 1, or nil if the path has fewer segments. unambiguous is
-// false if another app may find a different segment.
+// Segment returns the segment with the given number, counted from 1, or nil if the path has fewer
+// segments. unambiguous is false if another app may find a different segment.
 func (r *ParsedPath) Segment(number int) (key []byte, unambiguous bool) {
 	if r.hasDotSegment {
 		return nil, false

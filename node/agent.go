@@ -224,7 +224,7 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	if length, costLease := a.pendingPause.poll(now, hasLease); costLease {
 		a.lastPause.Store(&processPause{endedAt: now, length: length})
 	}
-	a.changes.Acknowledged(a.protocol.Acked(), now)
+	a.changes.RecordAcknowledged(a.protocol.Acked(), now)
 	a.logNewAcquireFailures()
 	untilReport := a.pollReleases(now)
 	a.publishProtocolState()
@@ -274,7 +274,7 @@ func (a *agent) loadedKeysDigest() uint64 {
 func (a *agent) logNewAcquireFailures() {
 	failed := a.acquireFailures.update(a.protocol.HeldShards)
 	if len(failed) > 0 {
-		a.log.Warn().Str("shards", shardmap.FormatShards(failed)).Str("why", a.acquireFailures.reasonOf(failed[0])).Msg("acquire hook failed, will retry")
+		a.log.Warn().Str("shards", shardmap.FormatShards(failed)).Str("reason", a.acquireFailures.reasonOf(failed[0])).Msg("acquire hook failed, will retry")
 	}
 }
 
@@ -323,7 +323,7 @@ func (a *agent) PublishRouting(routing ack.Routing) {
 		a.proxy.RenewPeersWhere(newlyExcluded(previous, state))
 	}
 	a.proxy.Wake(a.router.SwapTable(routing))
-	a.changes.Routed(previous, state, a.clock.Precise())
+	a.changes.RecordRouted(previous, state, a.clock.Precise())
 	if isNewCommit {
 		a.recordJoinedMap(state)
 		a.onCommit(previous.Committed(), state)
@@ -471,7 +471,7 @@ func (a *agent) onDuplicate(addr string) {
 
 // send sends a heartbeat to the leader and records the time.
 func (a *agent) send(hb ack.Heartbeat) {
-	a.roundTrips.Sent(hb.Number, a.clock.Precise())
+	a.roundTrips.RecordSent(hb.Number, a.clock.Precise())
 	a.transmitHeartbeat(hb)
 }
 

@@ -156,7 +156,7 @@ func (h *hookRunner) logFailedRelease(call *ackagent.HookCall, result *ackagent.
 	switch count := h.countFailedRelease(call.Map); {
 	case count <= maxWarned:
 		shards, reason := failedShards(call, result)
-		h.log.Warn().Uint64("epoch", uint64(call.Map)).Str("shards", shardmap.FormatShards(shards)).Str("why", reason).Msg("release failed")
+		h.log.Warn().Uint64("epoch", uint64(call.Map)).Str("shards", shardmap.FormatShards(shards)).Str("reason", reason).Msg("release failed")
 	case count == maxWarned+1:
 		h.log.Warn().Uint64("epoch", uint64(call.Map)).Msg("more releases failed")
 	}

@@ -61,8 +61,8 @@ type Options struct {
 	// configuration. A voter is removed only if another server has taken over its vote, or if three voters
 	// remain. Zero means never.
 	RemoveDeadAfter time.Duration
-	// RaftTimeout is how long a voter waits for the leader before it starts an election, how long a candidate waits for
-	// votes, and how long a leader leads without a quorum. Zero means 500 ms.
+	// RaftTimeout is how long a voter waits for the leader before it starts an election. A candidate waits as long
+	// for votes, and a leader leads as long without a quorum. Zero means 500 ms.
 	RaftTimeout time.Duration
 	// FinalizeAfter is how long all servers must have supported a level (format version) before the leader
 	// raises the level in force. The value of the leader applies. Zero means no wait.

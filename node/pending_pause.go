@@ -35,9 +35,9 @@ func (p *pendingPause) recordPause(now, length, leaseDuration, voidedLeaseEnd ti
 	return false
 }
 
-// poll returns the length of the last pause, and true if that pause has cost the lease: the voided lease would
-// have ended by now, and the node has no new one. hasLease is whether the node has a lease now. poll
-// returns true only once for each pause.
+// poll returns the length of the last pause, and whether that pause has cost the lease. It has if the voided
+// lease would have ended by now, and the node has no new one. hasLease is whether the node has a lease now.
+// poll returns true only once for each pause.
 func (p *pendingPause) poll(now time.Duration, hasLease bool) (length time.Duration, costLease bool) {
 	p.hadLease = p.hadLease || hasLease
 	if hasLease {

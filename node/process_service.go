@@ -21,9 +21,9 @@ func (service *processService) hashOfKey(key string) string {
 	return fmt.Sprintf("%016x", shardkey.Hash(service.hasher.Key(), []byte(key)))
 }
 
-// failing returns the number of keys or shards whose process fails repeatedly, and the error of
-// the worst of them. A nil service has none.
-func (service *processService) failing() (count int, why string) {
+// failing counts the keys or shards whose process fails repeatedly, and returns the error of
+// the process that has failed most often. A nil service has none.
+func (service *processService) failing() (count int, worstError string) {
 	if service == nil {
 		return 0, ""
 	}

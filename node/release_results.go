@@ -161,7 +161,7 @@ func (a *agent) reportReleases() {
 		shards = append(shards, release.Shard)
 	}
 	first := failed[0]
-	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
+	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("reason", first.Reason).Msg("shards moved without release")
 	if a.recordEvent == nil {
 		return
 	}

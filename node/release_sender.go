@@ -19,9 +19,8 @@ import (
 // next attempt.
 const releasesTimeout = time.Second
 
-// exceededNotes is the number of release notes of one proposal that exceed the limit of the total size of all
-// notes. A release note is a short text that the app returns when it releases a shard, for the app of the
-// next owner.
+// exceededNotes counts the release notes of one proposal that do not fit into the limit of the total size. A
+// release note is a short text that the app returns when it releases a shard, for the app of the next owner.
 type exceededNotes struct {
 	proposal shardmap.Epoch
 	notes    int

@@ -50,7 +50,7 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 			conn, err = wait.waitInQueue(pool, waiter, dialed)
 		}
 		if err != nil {
-			return nil, wait.acquireFailed(pool, err)
+			return nil, wait.decideAfterAcquireError(pool, err)
 		}
 		if isUsable(conn, waiter) {
 			pool.ProbeWithIdle() // this connection works, so another idle one may work although new dials fail
@@ -149,9 +149,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// endedBy returns the decision for a request that must not wait any longer: the client's connection is being
+// decideIfEnded returns the decision for a request that must not wait any longer: the client's connection is being
 // closed, or the request queue is full.
-func (wait *requestWait) endedBy(err error) (result decision, ended bool) {
+func (wait *requestWait) decideIfEnded(err error) (result decision, ended bool) {
 	var queueFull *queueFullError
 	switch {
 	case wait.closing.Load():
@@ -162,16 +162,16 @@ func (wait *requestWait) endedBy(err error) (result decision, ended bool) {
 	return decision{}, false
 }
 
-// acquireFailed converts the error of acquireConn into a decision.
-func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision {
-	if result, ended := wait.endedBy(err); ended {
+// decideAfterAcquireError converts the error of acquireConn into a decision.
+func (wait *requestWait) decideAfterAcquireError(pool *connpool.Pool, err error) decision {
+	if result, ended := wait.decideIfEnded(err); ended {
 		return result
 	}
 	switch {
 	case errors.Is(err, connpool.ErrRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, connpool.ErrShardInflightLimit):
-		return wait.exchange.shardInflightFull()
+		return wait.exchange.failShardInflight()
 	}
 	result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
 	if pool.Breaker.IsTripped() {
@@ -180,7 +180,7 @@ func (wait *requestWait) acquireFailed(pool *connpool.Pool, err error) decision 
 	if errors.Is(err, connpool.ErrBreakerOpen) {
 		err = pool.Breaker.Cause()
 	}
-	if failed, ok := wait.processFailed(err); ok {
+	if failed, ok := wait.decideAfterProcessError(err); ok {
 		return failed
 	}
 	if errors.Is(err, backoff.ErrNoApp) {

@@ -12,10 +12,10 @@ const MaxHold = 24 * time.Hour
 // shownHold is how many bytes of an invalid value the log shows.
 const shownHold = 40
 
-// reportHold records the response header Shardway-Hold. It contains the number of seconds for which
-// the app keeps state of the request's shard that cannot move: a kernel, a game room, a prompt
-// cache. The client does not receive the header. The ownership epoch is that of the request. An
-// invalid value has no effect, and the first one is logged.
+// reportHold records the response header Shardway-Hold. The header contains the number of seconds
+// for which the app keeps state of the request's shard that cannot move, such as a kernel, a game
+// room or a prompt cache. The client does not receive the header. The ownership epoch is that of
+// the request. An invalid value has no effect, and the first one is logged.
 func (state *requestState) reportHold(res *h1.Response, epoch uint64) {
 	if state.server.options.HoldShard == nil || state.exchange.Keyless {
 		return

@@ -100,7 +100,7 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	}
 	runner.applyResponseRules(attempt.route.Kind, res)
 	switch {
-	case isRefusal(attempt) || runner.exchange.shedByOwner(attempt):
+	case isRefusal(attempt) || runner.exchange.wasShedByOwner(attempt):
 		return runner.retrier.decideAfterRefusal(attempt)
 	case ownerHasStopped(attempt):
 		runner.exchange.eventStream.CountRequest()

@@ -125,7 +125,7 @@ func (c *client) runRelay(relay *webSocketRun) {
 		return
 	}
 	relay.Finish(cancelCause, c.exchange.shard, relay.attempt.route)
-	sessionLog{&c.requestState}.relayEnded(c.resumer.recordRelayEnd(&relay.Relay))
+	sessionLog{&c.requestState}.logRelayEnd(c.resumer.recordRelayEnd(&relay.Relay))
 }
 
 // leaveRelay removes an ended relay from the client, from the slot in which other goroutines find the

@@ -71,7 +71,7 @@ func (c *client) startAttempt() bool {
 	c.exchange.Found, c.exchange.keys = found, keys
 	c.exchange.resolveShard(table)
 	dest := table.Route(c.exchange.shard)
-	if dest.Kind != route.Local || c.router.quarantined() {
+	if dest.Kind != route.Local || c.router.isQuarantined() {
 		if dest.Kind == route.Remote {
 			c.loopClient.Eligibility.RecordMiss()
 		}

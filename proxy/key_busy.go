@@ -36,7 +36,7 @@ func (router *router) enterKey() decision {
 	}
 	place, err := router.enterGate(&router.server.keyGate, waiter)
 	if err != nil {
-		return router.wait.enterGateFailed(err, problem.KeyBusy, detailKeyInflight)
+		return router.wait.decideAfterGateError(err, problem.KeyBusy, detailKeyInflight)
 	}
 	router.admission.place = place
 	return decision{}
@@ -58,7 +58,7 @@ func (router *router) enterShard() decision {
 	}
 	place, err := router.enterGate(&router.server.shardGate, waiter)
 	if err != nil {
-		return router.wait.enterGateFailed(err, problem.ShardBusy, detailShardInflight)
+		return router.wait.decideAfterGateError(err, problem.ShardBusy, detailShardInflight)
 	}
 	router.admission.shardPlace = place
 	return decision{}
@@ -179,10 +179,10 @@ func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter
 	return gate.Await(waiter, wait.context().Done(), wait.timeLeft(time.Now()))
 }
 
-// enterGateFailed converts the error of enterGate into a decision. code and detail describe a request that has exceeded
-// the limit.
-func (wait *requestWait) enterGateFailed(err error, code problem.Code, detail string) decision {
-	if result, ended := wait.endedBy(err); ended {
+// decideAfterGateError converts the error of enterGate into a decision. code and detail describe a request that has
+// exceeded the limit.
+func (wait *requestWait) decideAfterGateError(err error, code problem.Code, detail string) decision {
+	if result, ended := wait.decideIfEnded(err); ended {
 		return result
 	}
 	switch {
@@ -191,7 +191,7 @@ func (wait *requestWait) enterGateFailed(err error, code problem.Code, detail st
 	case errors.Is(err, keylimit.ErrCanceled):
 		return done
 	}
-	return wait.exchange.inflightFull(code, detail)
+	return wait.exchange.failInflight(code, detail)
 }
 
 // hasMoved reports whether table does not route the shard to the app of this node.

@@ -33,9 +33,9 @@ func isLongPoll(c *client, current inflight.Run, now, drainTimeout time.Duration
 	return now-longPollWaitStart(c) >= drainTimeout
 }
 
-// longPollWaitStart returns when the client began to wait for the response: when the sweep first saw
-// the run, or at the first attempt if the request was sent again because its shard has moved. The app
-// cannot respond before it has the body.
+// longPollWaitStart returns when the client began to wait for the response. That is when the sweep
+// first saw the run or, if the request was sent again because its shard has moved, at the first
+// attempt. The app cannot respond before it has the body.
 func longPollWaitStart(c *client) time.Duration {
 	waitStart := c.runSeenAt
 	if firstAttempt := time.Duration(c.longPollStart.Load()); firstAttempt != 0 {

@@ -138,7 +138,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",
-			edits: in("proxy/wsession.ReconnectPacer.SessionLost", "p.setLimitLocked(initialReconnects)", "p.setLimitLocked(initialReconnects + map[bool]int{true: MaxUpgrades}[PLANTED])"),
+			edits: in("proxy/wsession.ReconnectPacer.RecordSessionLost", "p.setLimitLocked(initialReconnects)", "p.setLimitLocked(initialReconnects + map[bool]int{true: MaxUpgrades}[PLANTED])"),
 		},
 		{
 			rule: "or how late the other node is", found: "TestFewWebSocketsResumeAtLateOwner",

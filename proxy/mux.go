@@ -35,8 +35,8 @@ const maxStreamRequest = 12 << 10
 // errPathDead is the error of requests whose network path to the owner is dead.
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
-// fitsStream reports whether a stream can carry the request to another node: the request is small and
-// complete, its response is expected to be small, and neither of them can take long.
+// fitsStream reports whether a stream can carry the request to another node. The request must be
+// small and complete, its response must be expected to be small, and neither may take long.
 func (router *router) fitsStream() bool {
 	if router.req.RequestsUpgrade() || router.req.ExpectsContinue() || router.exchange.eventStream != nil {
 		return false

@@ -65,9 +65,9 @@ func (router *router) processKey() (key []byte, ok bool) {
 	return key, isOfShard
 }
 
-// processFailed converts an error of Processes.Dial into a decision. ok is false for any other error. Such an error
-// concerns one process only, so it must not reach the circuit breaker that the ingress has for this node.
-func (wait *requestWait) processFailed(err error) (result decision, ok bool) {
+// decideAfterProcessError converts an error of Processes.Dial into a decision. ok is false for any other error. Such
+// an error concerns one process only, so it must not reach the circuit breaker that the ingress has for this node.
+func (wait *requestWait) decideAfterProcessError(err error) (result decision, ok bool) {
 	var startError *procpool.StartError
 	switch {
 	case errors.As(err, &startError):

@@ -14,9 +14,9 @@ const quarantineRetry = time.Minute
 // shard checks the new set at its next attempt. Requests in progress continue.
 func (s *Server) Quarantine(quarantine *shardkey.Quarantine) { s.quarantine.Store(quarantine) }
 
-// quarantined reports whether the request's key is in quarantine. The shard of the request must be
+// isQuarantined reports whether the request's key is in quarantine. The shard of the request must be
 // known.
-func (router *router) quarantined() bool {
+func (router *router) isQuarantined() bool {
 	quarantine := router.server.quarantine.Load() // almost always nil, so usually no hash is computed
 	return quarantine != nil && !router.exchange.Keyless && quarantine.Holds(router.exchange.shard, router.exchange.Key)
 }

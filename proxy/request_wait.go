@@ -174,7 +174,7 @@ func (wait *requestWait) enterQueue() decision {
 	}
 	ticket, err := entryQueue.Enter(shard, wait.memorySize())
 	if err != nil {
-		return wait.queueRefused(err)
+		return wait.decideAfterQueueError(err)
 	}
 	wait.exchange.leaveQueue() // the previous ticket was released by the queue without success
 	wait.exchange.ticket = ticket
@@ -185,12 +185,12 @@ func (wait *requestWait) enterQueue() decision {
 	return decision{}
 }
 
-// queueRefused returns the final decision for a request that the wait queue has not accepted because
+// decideAfterQueueError returns the final decision for a request that the wait queue has not accepted because
 // of err.
-func (wait *requestWait) queueRefused(err error) decision {
+func (wait *requestWait) decideAfterQueueError(err error) decision {
 	switch {
 	case wait.exchange.mayHaveRun():
-		return wait.exchange.waitExpired(decision{})
+		return wait.exchange.failExpiredWait(decision{})
 	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	}
@@ -230,7 +230,7 @@ func (wait *requestWait) expiredDecision(result decision) decision {
 	if waitedForAcquire && !wait.exchange.mayHaveRun() {
 		result.code, result.detail = problem.QueueTimeout, wait.detailNotAcquired()
 	}
-	return wait.exchange.waitExpired(result)
+	return wait.exchange.failExpiredWait(result)
 }
 
 // detailNotAcquired returns the detail of the error response if the app of this node has not acquired
@@ -246,9 +246,9 @@ func (wait *requestWait) detailNotAcquired() string {
 	return detail
 }
 
-// waitExpired returns the final decision for a request whose waiting time has ended. It keeps the
-// problem code of result. If there is none, the code follows from the reason for waiting.
-func (exchange *exchange) waitExpired(result decision) decision {
+// failExpiredWait returns the decision that ends a request whose waiting time has ended. It keeps
+// the problem code of result. If there is none, the code follows from the reason for waiting.
+func (exchange *exchange) failExpiredWait(result decision) decision {
 	if exchange.mayHaveRun() {
 		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}

@@ -169,7 +169,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	usedAt := rr.server.clock.Now()
 	attempt.conn.Pool.Backoff.OnAccepted(rr.exchange.limitShard())
 	if rr.settings.MaxShardInflight > 0 {
-		attempt.conn.Pool.ResponseCompleted(attempt.conn)
+		attempt.conn.Pool.RecordResponseEnd(attempt.conn)
 	}
 	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := rr.close(writer, res.Body.Trailers()); {

@@ -144,7 +144,7 @@ func detailOfFinalError(err error, cancelCause cause.Cause) string {
 // this only for safe requests, and for idempotent ones within the same ownership epoch.
 func (retry *retrier) decideRetry(attempt *attempt, code problem.Code, cancelCause cause.Cause) decision {
 	retry.recordFailedTry(attempt)
-	if detail := retry.retryDenied(attempt, cancelCause); detail != "" {
+	if detail := retry.retryDenialReason(attempt, cancelCause); detail != "" {
 		if cancelCause == cause.Stopping {
 			return fail(problem.ShardMoved, "the request was aborted because its node stops: it may have run")
 		}
@@ -184,9 +184,9 @@ func (retry *retrier) methodPermitsRetry(failed *attempt) bool {
 	return false
 }
 
-// retryDenied returns the reason why a request that may have run is not retried, or "" if it is
+// retryDenialReason returns the reason why a request that may have run is not retried, or "" if it is
 // retried. It also records the possible crash of the process that had the request.
-func (retry *retrier) retryDenied(attempt *attempt, cancelCause cause.Cause) (detail string) {
+func (retry *retrier) retryDenialReason(attempt *attempt, cancelCause cause.Cause) (detail string) {
 	brokeTwoProcesses := retry.recordCrash(attempt, cancelCause)
 	switch {
 	case !retry.methodPermitsRetry(attempt) || !retry.body.IsReplayable():
@@ -304,7 +304,7 @@ func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
 	res := &attempt.conn.Response
 	var refused ownerRefusal
 	refused.committed, refused.proposed, _ = route.ParseEpochs(res.Known(h1.FieldShardwayMap))
-	if retry.exchange.shedByOwner(attempt) {
+	if retry.exchange.wasShedByOwner(attempt) {
 		refused.reason, refused.shardBusy = route.RefusedBusy, true
 		return refused
 	}

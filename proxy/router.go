@@ -125,7 +125,7 @@ func (router *router) attemptByTable(table *route.Table) decision {
 		}
 	}
 	router.exchange.resolveShard(table)
-	if router.quarantined() {
+	if router.isQuarantined() {
 		return router.rejectQuarantined()
 	}
 	if router.exchange.Keyless {

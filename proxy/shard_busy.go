@@ -20,31 +20,31 @@ func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
 		return result
 	}
 	if !exchange.hasWaited {
-		return exchange.shardInflightFull()
+		return exchange.failShardInflight()
 	}
 	result.code, result.detail = problem.ShardBusy, detailShardInflight
 	return result
 }
 
-// shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
+// failShardInflight returns the final decision for a request that exceeds the in-flight limit of
 // its shard.
-func (exchange *exchange) shardInflightFull() decision {
-	return exchange.inflightFull(problem.ShardBusy, detailShardInflight)
+func (exchange *exchange) failShardInflight() decision {
+	return exchange.failInflight(problem.ShardBusy, detailShardInflight)
 }
 
-// inflightFull returns the final decision for a request that exceeds an in-flight limit, with the given
+// failInflight returns the final decision for a request that exceeds an in-flight limit, with the given
 // problem if the request has not run.
-func (exchange *exchange) inflightFull(code problem.Code, detail string) decision {
+func (exchange *exchange) failInflight(code problem.Code, detail string) decision {
 	if exchange.mayHaveRun() && exchange.safety != safeMethod {
 		return fail(connErrorCode(exchange.lastRoute), detailMayHaveRun)
 	}
 	return fail(code, detail)
 }
 
-// shedByOwner reports whether a request must wait again after another node has refused it because
+// wasShedByOwner reports whether a request must wait again after another node has refused it because
 // the shard has the maximum number of requests in progress. Only a request that has waited before
 // does so: it has already waited for the requests that are in progress now.
-func (exchange *exchange) shedByOwner(attempt *attempt) bool {
+func (exchange *exchange) wasShedByOwner(attempt *attempt) bool {
 	mayWaitAgain := exchange.hasWaited && !exchange.isResumption()
 	return mayWaitAgain && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
 }

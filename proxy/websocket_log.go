@@ -17,9 +17,9 @@ const (
 	lineLost  = "lost"
 )
 
-// relayStarted logs the start of a relay. The line contains how long the client has waited for it,
+// logRelayStart logs the start of a relay. The line contains how long the client has waited for it,
 // since its request or since the end of the previous relay.
-func (log sessionLog) relayStarted() {
+func (log sessionLog) logRelayStart() {
 	session, in := log.exchange.session, int64(0)
 	if session.Relays == 1 {
 		in = int64(len(log.req.Raw()))
@@ -28,16 +28,16 @@ func (log sessionLog) relayStarted() {
 	log.write(in, lineBegin, session.StartReason.String())
 }
 
-// relayEnded logs the end of a relay and the amount of data that it has transferred.
-func (log sessionLog) relayEnded(result wsession.RelayEnd) {
+// logRelayEnd logs the end of a relay and the amount of data that it has transferred.
+func (log sessionLog) logRelayEnd(result wsession.RelayEnd) {
 	account := &log.exchange.account
 	account.Upstream = account.Since(account.StartedAt)
 	received, _ := log.traffic()
 	log.write(received-account.ReceivedBefore, lineEnd, result.String())
 }
 
-// sessionLost logs that no further relay follows.
-func (log sessionLog) sessionLost(result wsession.SessionEnd) {
+// logSessionEnd logs that no further relay follows.
+func (log sessionLog) logSessionEnd(result wsession.SessionEnd) {
 	log.exchange.account.Upstream = 0
 	log.write(0, lineLost, result.String())
 }

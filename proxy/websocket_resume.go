@@ -56,7 +56,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	}
 	relay.ResponseSent = isResumption || rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, !toClient)
 	if toClient {
-		sessionLog{rr.requestState}.relayStarted()
+		sessionLog{rr.requestState}.logRelayStart()
 	}
 	rr.releaseBuffers(attempt)
 	return true
@@ -139,8 +139,8 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 	ctx, cancel := context.WithCancel(resumer.life.Context())
 	defer cancel()
 	defer resumer.server.webSockets.limitResume(resumer.exchange.shard, cancel)()
-	resumer.server.webSockets.pacer.SessionLost()
-	defer resumer.server.webSockets.pacer.SessionResumed()
+	resumer.server.webSockets.pacer.RecordSessionLost()
+	defer resumer.server.webSockets.pacer.RecordSessionResumed()
 	session.CancelWait.Store(&cancel)
 	defer session.CancelWait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.

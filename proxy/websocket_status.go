@@ -73,7 +73,7 @@ func (resumer *sessionResumer) recordResumeFailure() {
 	}
 	session.SetState(0)
 	resumer.server.metrics.SessionEnds[result].Add(1)
-	sessionLog{resumer.requestState}.sessionLost(result)
+	sessionLog{resumer.requestState}.logSessionEnd(result)
 	if session.CountsInSummary {
 		now := time.Now()
 		resumer.server.webSockets.summary.RecordEnded(now, now.Sub(session.LostAt), result != wsession.SessionClientGone)

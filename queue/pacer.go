@@ -188,9 +188,9 @@ func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
 	return q.options.CPUUsage()
 }
 
-// catchUpCount returns how many tickets to release in addition to the next batch after a timer that
-// was late, so that a busy node releases as many tickets per second as an idle one. It is limited,
-// so that a very late timer does not release everything at once.
+// catchUpCount returns how many tickets to release in addition to the next batch if the timer was
+// late. So a busy node releases as many tickets per second as an idle one. It is limited, so that a
+// very late timer does not release everything at once.
 func (q *Queue) catchUpCount(late time.Duration) int {
 	missed := int64(q.options.Batch) * int64(late) / int64(q.options.Pace)
 	limit := int64(maxBurst - q.options.Batch)

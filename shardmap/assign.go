@@ -32,10 +32,10 @@ import "slices"
 //     again under this constraint and ignores the minimum of moves. The result is as even as moves of
 //     single shards can make it. A barred member receives a shard only if no other member can own it.
 //
-// The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards
-// that move have ownership epoch 0 until WithEpoch. Assign corrects invalid members: it limits
-// weights to the permitted range, keeps the heaviest of several members with one id, drops invalid
-// ids, and drops the last members by id beyond MaxMembers.
+// The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards that move have
+// ownership epoch 0 until WithEpoch. Assign corrects invalid members. It limits weights to the permitted range,
+// drops invalid ids, and keeps the heaviest of several members with one id. Beyond MaxMembers, it drops the members
+// with the last ids.
 //
 // Each shard also has an instance of its owner, from Member.Instances. placeInstances describes how
 // the shards of a member are spread over its instances; that changes no owner.

@@ -11,8 +11,8 @@ import (
 // their shards; prev is the previous map. healthy contains, by member, the instances that are not
 // drained because of a failure.
 //
-// The numbers of shards of two instances of a member differ by at most one, as far as the policy
-// permits, and the number of moved shards is the minimum for that. A shard that does not move
+// As far as the policy permits, two instances of a member own equally many shards, or one of them
+// owns one more. placeInstances moves as few shards as that needs. A shard that does not move
 // between instances keeps its ownership epoch.
 func (m *Map) placeInstances(prev *Map, policy Policy, healthy map[NodeID]InstanceSet) {
 	hasInstances := prev.instances != nil || slices.ContainsFunc(m.members, func(member Member) bool { return member.Instances != 0 })

@@ -104,8 +104,9 @@ type HookShard struct {
 	// Note is the note that the release by From returned; nil if there is none or Released is
 	// false.
 	Note []byte
-	// Again is true if the app may already hold the shard under this epoch: the process of the
-	// node is new, an earlier attempt failed, or the app has asked for the call.
+	// Again is true if the app may already hold the shard under this epoch. That is so if the
+	// process of the node is new, an earlier attempt failed, or the app has asked for the
+	// call.
 	Again bool
 }
 

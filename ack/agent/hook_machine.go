@@ -359,9 +359,9 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 	return true
 }
 
-// readyToStop reports whether a stopping node that runs no requests may send its goodbye: no hook
-// call runs, no shard waits for one, and the leader has received the release notes. acked is the
-// last acknowledged proposal; zero means none.
+// readyToStop reports whether a stopping node that runs no requests may send its goodbye. It may
+// if no hook call runs, no shard waits for one, and the leader has received the release notes.
+// acked is the last acknowledged proposal; zero means none.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
 	if started := m.deadlines.startLeaveNotice(now); started {
 		clear(m.refusesConns)

@@ -33,7 +33,7 @@ type input struct {
 	heartbeat []byte // nil for a message
 }
 
-// elect makes n the leader of the next term.
+// elect makes node the leader of the next term.
 func (s *Sim) elect(node *Node) {
 	s.term++
 	loop := &leaderLoop{s: s, node: node, term: s.term}

@@ -13,9 +13,9 @@ type OwnedList struct {
 	// that the node admits no requests in any state.
 	Epoch   uint64 `json:"epoch"`
 	LeaseMS int64  `json:"lease_ms"`
-	// MayWriteMS is how long the app may write without a further response, counted from the time at
-	// which the app sent the request; 0 means that the app must stop writing. After a restart the
-	// node first waits for as long as an earlier response allowed.
+	// MayWriteMS is how long the app may write without a further response, counted from when the
+	// app sent the request. 0 means that the app must stop writing. After a restart the node first
+	// waits for as long as an earlier response allowed.
 	MayWriteMS int64        `json:"may_write_ms"`
 	Shards     []OwnedShard `json:"shards"` // ascending
 }

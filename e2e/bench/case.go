@@ -57,8 +57,8 @@ func (c testCase) slug() string {
 	return strings.NewReplacer(", ", "-", " ", "-", "/", "-").Replace(c.String())
 }
 
-// maxRatio returns the goal of the project: the maximum CPU time of a node, as a multiple
-// of the CPU time of nginx. The table shows it next to the measured ratio.
+// maxRatio returns the goal of the project for the CPU time of a node, as a multiple of the
+// CPU time of nginx. The table shows it next to the measured ratio.
 func (c testCase) maxRatio() float64 {
 	switch {
 	case c.rate > 0:

@@ -21,11 +21,11 @@
 //
 // At the end, all runs of all rounds are checked once more, together.
 //
-// A request may fail only after a fault of its ingress node or of an owner of its key,
-// between the start of the fault and the time when all nodes serve again, and only in the
+// A request may fail only after a fault of its ingress node or of an owner of its key. It must
+// fail between the start of the fault and the time when all nodes serve again, and only in the
 // ways that history.Check permits. Many faults of this package do not make a node fail, for
-// example operator requests and planned restarts of a process or an app. No request may
-// fail in their rounds.
+// example operator requests and planned restarts of a process or an app. No request may fail in
+// their rounds.
 //
 // The seed alone selects the faults, their order and their parameters. It does not
 // determine which node is leader. A failure prints the seed, the schedule, the trace and

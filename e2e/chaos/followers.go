@@ -27,7 +27,7 @@ type followers struct {
 	running sync.WaitGroup
 }
 
-// startFollowers starts n clients.
+// startFollowers starts count clients.
 func startFollowers(sc *scenario, count int) *followers {
 	ctx, stop := context.WithCancel(context.Background())
 	started := &followers{sc: sc, stop: stop}

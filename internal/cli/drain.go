@@ -311,7 +311,7 @@ func pluralize(count int, noun string) string {
 	return fmt.Sprintf("%d %ss", count, noun)
 }
 
-// sleep waits for d. It returns an error if ctx ends earlier.
+// sleep waits for the duration. It returns an error if ctx ends earlier.
 func sleep(ctx context.Context, duration time.Duration) error {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()

@@ -82,7 +82,7 @@ func (c *runCommand) reload(session *session, proc *process.Process, log zerolog
 	if err == nil {
 		err = proc.Reload(&next)
 	} else {
-		proc.NotReloaded(err)
+		proc.RecordReloadFailure(err)
 	}
 	if err != nil {
 		log.Error().Err(err).Msg("settings not reloaded, old settings stay")

@@ -58,7 +58,7 @@ func variable(environ []string, name string) string {
 	return ""
 }
 
-// writeJSON prints v as indented JSON.
+// writeJSON prints value as indented JSON.
 func writeJSON(w io.Writer, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

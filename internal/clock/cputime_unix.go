@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTimeAndPreemptions returns the CPU time that all threads of this process have used, and how often the
-// kernel gave a processor of the process to another one although the process could have
-// continued (ru_nivcsw of getrusage(2)). On a machine with idle processors that count does
-// not change. On an overloaded machine it grows every few milliseconds. One system call
-// returns both values; the CPU time equals that of CPUTime.
+// CPUTimeAndPreemptions returns the CPU time that all threads of this process have used. It also returns
+// how often the kernel has preempted one of them (ru_nivcsw of getrusage(2)). On a machine with idle
+// processors that count does not change. On an overloaded machine it grows every few milliseconds. One
+// system call returns both values; the CPU time equals that of CPUTime.
 func CPUTimeAndPreemptions() (used time.Duration, preempted int64) {
 	var usage unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {

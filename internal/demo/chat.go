@@ -93,8 +93,9 @@ func (c *chatConn) read() (code uint16) {
 	}
 }
 
-// handleMessage handles a message of the page: a line, or the number of its last line, after which the
-// lines of the room are sent. It returns the code of the Close frame to send; zero means none.
+// handleMessage handles a message from the page. The message is either a new line of the chat, or the
+// number of the last line that the page has. In the second case, the page gets all later lines. It
+// returns the code of the Close frame to send; zero means none.
 func (c *chatConn) handleMessage(payload []byte) (code uint16) {
 	var message struct {
 		chatLine

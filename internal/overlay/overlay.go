@@ -156,7 +156,7 @@ func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, err
 	return binary, nil
 }
 
-// Number returns the value of Switch for the bug at index i of the argument of Plant.
+// Number returns the value of Switch for the bug that Plant received at index i.
 func Number(i int) string { return strconv.Itoa(i + 1) }
 
 // Find runs the tests of a binary that match a pattern, with the bug of index i. It returns an

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// count is the number of processors of the process: the maximum of the decision of Run and of the
-// current request of AtLeast.
+// count is the number of processors that the process uses. It is the larger of the two numbers
+// that Run and AtLeast want.
 var count struct {
 	sync.Mutex
 	want  int // the decision of Run; zero means none yet

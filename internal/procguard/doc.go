@@ -12,11 +12,11 @@
 //
 // # Processes of a child
 //
-// Each child is the leader of its own session. The guard is a child subreaper (PR_SET_CHILD_SUBREAPER): when
-// a process ends, its children become children of the guard. So each process below the guard belongs to a
-// child by one of these rules, in this order: it is in the session or the process group of the child, it has
-// the variable SHARDWAY_PROCESS of the child in its environment, or one of its ancestors belongs to the child.
-// An orphan to which none applies is killed whenever a child ends. A child has ended when none of its
+// Each child is the leader of its own session. The guard is a child subreaper (PR_SET_CHILD_SUBREAPER): when a
+// process ends, its children become children of the guard. So each process below the guard belongs to a child
+// by the first of these rules that applies: the process is in the session or process group of the child, its
+// environment contains the variable SHARDWAY_PROCESS of the child, or one of its ancestors belongs to the
+// child. An orphan to which none applies is killed whenever a child ends. A child has ended when none of its
 // processes is left.
 //
 // If the guard itself is killed, the kernel kills the main process of each child (parent-death signal). That

@@ -134,9 +134,9 @@ func (w *TLSWrapper) handshake(ctx context.Context, trust *Trust, raw net.Conn, 
 }
 
 // register adds conn to the open streams. It returns false if the authority of conn is no longer
-// accepted: the handshake began before a call of Replace and ended after it, so that call did not
-// find the stream. The mutex makes sure that either register sees the new Trust or untrusted sees
-// the stream.
+// accepted. That happens if the handshake began before a call of Replace and ended after it, so
+// that Replace did not find the stream. The mutex makes sure that either register sees the new
+// Trust or untrusted sees the stream.
 func (w *TLSWrapper) register(conn *Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,7 @@ type packetSocket struct {
 	arrivedFrozen []*memberlist.Packet
 }
 
-// sendPacket sends b or loses it. Like UDP it does not report a loss.
+// sendPacket sends payload, or loses it. Like UDP it does not report a loss.
 func (h *Host) sendPacket(port uint16, payload []byte, addr string) error {
 	network := h.network
 	network.mu.Lock()

@@ -68,8 +68,8 @@ func (s *Sketch) Total() float64 {
 	return sum
 }
 
-// Top returns up to n keys, with the highest counts first. It omits a key if most of its count may
-// belong to the keys that it replaced.
+// Top returns up to limit keys, with the highest counts first. It omits a key if most of its count
+// may belong to the keys that it replaced.
 func (s *Sketch) Top(limit int) []Item {
 	var all []Item
 	for _, item := range s.items {

@@ -149,9 +149,10 @@ func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	return "joining"
 }
 
-// missedHeartbeatsState returns the state of a node from which the leader receives no heartbeats: "suspect", and
-// "failed" once its process has certainly ended, the map excludes it, or its last heartbeat is older than
-// deadAfter. Empty means that the leader receives its heartbeats, or that there is no map yet.
+// missedHeartbeatsState returns the state of a node from which the leader receives no heartbeats. It is "failed"
+// if the process of the node has certainly ended, the map excludes the node, or its last heartbeat is older than
+// deadAfter. Otherwise it is "suspect". Empty means that the leader receives its heartbeats, or that there is no
+// map yet.
 func missedHeartbeatsState(raftState *ack.State, view leader.MemberView, deadAfter time.Duration) string {
 	committed := raftState.Committed()
 	isExcluded := raftState.IsDropped(view.Node) && !committed.IsMember(view.Node)

@@ -8,8 +8,8 @@ import (
 	"shardway/node/leaderloop"
 )
 
-// Timing returns the timing of the cluster: that of the leader if it responds within leaderloop.ViewTimeout, otherwise
-// that of this node's log. It returns false if there is no cluster yet.
+// Timing returns the timing of the cluster from the leader. If the leader does not respond within
+// leaderloop.ViewTimeout, it returns the timing in the log of this node. It returns false if there is no cluster yet.
 func (a *API) Timing(ctx context.Context) (api.TimingState, bool) {
 	ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()

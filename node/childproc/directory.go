@@ -15,7 +15,7 @@ import (
 	"shardway/shardmap"
 )
 
-// maxReadablePrefix is the largest number of characters of a key that the name of its directory contains.
+// maxReadablePrefix is how many characters of a key appear at most in the name of its directory.
 const maxReadablePrefix = 32
 
 // directoryName returns the name of the directory of a target. All nodes compute the same name. Different

@@ -68,7 +68,7 @@ func (s *Supervisor) Counts() Counts {
 	return s.counts
 }
 
-// maxOutputLines is the largest number of lines of output that are logged per second, of all processes together.
+// maxOutputLines limits how many lines of output are logged per second, for all processes together.
 const maxOutputLines = 200
 
 // outputLimit limits the lines of output in the log.

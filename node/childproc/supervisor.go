@@ -549,7 +549,7 @@ func (s *Supervisor) removeLocked(p *process, status string) {
 	case s.isPastDeadline():
 		p.isTemporary, p.startError = true, procpool.ErrNotOwned
 	default:
-		s.failedLocked(p, status)
+		s.recordFailureLocked(p, status)
 	}
 	if s.options.Per == PerShard && s.owned[p.target.Shard] == p.epoch && !p.isStopWish {
 		s.restartLocked(p.target)
@@ -562,8 +562,8 @@ func (s *Supervisor) isPastDeadline() bool {
 	return !ok || procguard.Boottime() >= term
 }
 
-// failedLocked counts a failure of a target.
-func (s *Supervisor) failedLocked(p *process, status string) {
+// recordFailureLocked counts a failure of a target.
+func (s *Supervisor) recordFailureLocked(p *process, status string) {
 	reason := status
 	if p.startError != nil {
 		reason = p.startError.Error()
@@ -581,7 +581,7 @@ func (s *Supervisor) failedLocked(p *process, status string) {
 	f.reason, f.until = reason, time.Now().Add(pauseAfter(f.count))
 	s.counts.Crashed++
 	line := s.describe(s.options.Log.Warn(), p) //nolint:zerologlint // Msg sends it
-	line.Str("why", reason).Int("failures", f.count).Dur("pause", pauseAfter(f.count)).Msg("app process failed")
+	line.Str("reason", reason).Int("failures", f.count).Dur("pause", pauseAfter(f.count)).Msg("app process failed")
 	if isRepetition := f.count&(f.count-1) != 0; isRepetition { // report the failures 1, 2, 4, 8 and so on
 		return
 	}

@@ -20,7 +20,7 @@ func (v *View) Update() {
 	v.nodeAddrs.Store(&addrs)
 }
 
-// addresses returns the addresses of all nodes: those of gossip and those of the peer ports.
+// addresses returns the gossip address and the peer address of each node.
 func addresses(directory *endpoints.Directory, members []gossip.Member) map[netip.Addr]bool {
 	addrs := map[netip.Addr]bool{}
 	for _, member := range members {

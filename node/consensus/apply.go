@@ -50,7 +50,7 @@ func (r *Raft) AnnounceLeader() {
 }
 
 // SendHeartbeat makes the leader send a heartbeat to all followers now. It is intended for a caller that
-// is awake anyway, because each heartbeat that a timer of the library triggers wakes an idle process
+// is awake anyway, because each heartbeat that a timer of the Raft library triggers wakes an idle process
 // twice, and the monitor thread of the runtime as well. If SendHeartbeat is called slightly more often
 // than such a timer expires (150 to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain
 // necessary, because SendHeartbeat waits for writes of the leader and for its caller; no lease depends

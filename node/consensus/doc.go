@@ -12,7 +12,7 @@
 //
 // # Concurrency
 //
-// All methods of Raft are safe for concurrent use. The library calls the FSM from one goroutine at a
+// All methods of Raft are safe for concurrent use. The Raft library calls the FSM from one goroutine at a
 // time, also during Open. Shutdown ends all goroutines; the caller closes the stores afterwards.
 //
 // # Invariants
@@ -20,14 +20,14 @@
 //   - Leadership is a state, not an event: Changed only signals that it may have changed, Leadership
 //     and Term return it. Leases depend only on the current term of Raft. That this node leads
 //     permits nothing by itself.
-//   - The library never receives an error of a store, because it would panic. Package disk withholds
+//   - The Raft library never receives an error of a store, because it would panic. Package disk withholds
 //     errors, Failed reports the first one, and the node must then stop.
 //   - While a write of the leader is stalled, Stream is isolated, so that the other servers elect
 //     another leader.
 //
-// # Corrections of the library
+// # Corrections of the Raft library
 //
-// The library has faults that can stop a cluster permanently. Each correction has a file:
+// The Raft library has faults that can stop a cluster permanently. Each correction has a file:
 //
 //   - votes for a server that was just promoted: election_fixes.go
 //   - a vote that is written in two steps: votes.go of package disk

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// intercept receives every request except heartbeats before the library does. It either responds to the
-// request (isAnswered), or returns the request for the library, possibly modified.
+// intercept receives every request except heartbeats before the Raft library does. It either responds to the
+// request (isAnswered), or returns the request for the Raft library, possibly modified.
 func (inst *instance) intercept(rpc raft.RPC) (forwarded raft.RPC, isAnswered bool) {
 	if !inst.isCurrent() {
 		return rpc, false
@@ -50,11 +50,11 @@ func (inst *instance) rejectElectionRequest(rpc raft.RPC) (isRejected bool) {
 }
 
 // encodeCampaignTerm encodes the term of the leader against which this server campaigns. It is sent as
-// an address, which the library ignores in this message.
+// an address, which the Raft library ignores in this message.
 func encodeCampaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
 
 // rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main
-// loop of the library may still be writing the vote for another candidate, which a slow disk
+// loop of the Raft library may still be writing the vote for another candidate, which a slow disk
 // delays, and has the old term until then. That vote elects a leader, which the campaign would
 // depose immediately. So this function first sends a request without effect through the loop. The
 // loop receives no other request in the meantime.
@@ -71,7 +71,7 @@ func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequ
 	return true
 }
 
-// correctVote corrects the voting of the library. The library rejects a candidate that is not a
+// correctVote corrects the voting of the Raft library. The Raft library rejects a candidate that is not a
 // voter in the configuration of the log of the voter. But this log may lack the entry that made
 // the candidate a voter, and then possibly no server can win an election. Example: of three voters
 // a, b and c, b has missed the promotion of c. Then b and c cannot replace a. In Raft a vote
@@ -79,7 +79,7 @@ func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequ
 //
 // The correction applies to a candidate with a newer log while this server knows no leader. A
 // pre-vote, which changes nothing on this server, is granted. A vote is passed on without the ID
-// of the candidate; the library treats it as a request of an older version and decides by term and
+// of the candidate; the Raft library treats it as a request of an older version and decides by term and
 // log only. A removed server cannot win, because the other servers have a leader or a newer log.
 func (inst *instance) correctVote(rpc raft.RPC) (isAnswered bool) {
 	switch req := rpc.Command.(type) {
@@ -110,7 +110,7 @@ func (inst *instance) isUnlistedCandidate(id []byte, lastTerm, lastIndex uint64)
 }
 
 // lastEntry returns the term and the index of the last entry in the log, or of the snapshot that
-// replaces it. The library provides the terms only as text. An invalid number becomes zero; the
+// replaces it. The Raft library provides the terms only as text. An invalid number becomes zero; the
 // library then decides about the vote.
 func lastEntry(stats map[string]string) (term, index uint64) {
 	term, index = statUint(stats, "last_log_term"), statUint(stats, "last_log_index")
@@ -120,7 +120,7 @@ func lastEntry(stats map[string]string) (term, index uint64) {
 	return term, index
 }
 
-// statUint parses a number in the statistics of the library. It returns 0 for an invalid number.
+// statUint parses a number in the statistics of the Raft library. It returns 0 for an invalid number.
 func statUint(stats map[string]string, key string) uint64 {
 	n, err := strconv.ParseUint(stats[key], 10, 64)
 	if err != nil {

@@ -25,7 +25,7 @@ var (
 	ErrExists = errors.New("consensus: server has a log already")
 )
 
-// translateError wraps an error of the library in the error of this package with the same meaning.
+// translateError wraps an error of the Raft library in the error of this package with the same meaning.
 func translateError(err error) error {
 	switch {
 	case err == nil:

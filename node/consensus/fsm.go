@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// FSM is the replicated state. The library calls it from one goroutine at a time, also during
+// FSM is the replicated state. The Raft library calls it from one goroutine at a time, also during
 // Open. Its methods must not block or call Raft.
 type FSM interface {
 	// Apply applies a committed entry. After a restart it receives old entries again.
@@ -27,7 +27,7 @@ type FSM interface {
 //
 //	magic 4 | version 1 | index 8 | sha256 of the state 32 | state
 //
-// The checksum of the library protects the data on disk, but not data from another server.
+// The checksum of the Raft library protects the data on disk, but not data from another server.
 const (
 	snapshotMagic     = "SWS\n"
 	snapshotVersion   = 1
@@ -37,10 +37,10 @@ const (
 	checksumOffset    = indexOffset + 8
 )
 
-// fsmAdapter adapts an FSM to the library.
+// fsmAdapter adapts an FSM to the Raft library.
 type fsmAdapter struct {
 	fsm FSM
-	// applied is the index of the last entry that the FSM has applied. AppliedIndex of the library is
+	// applied is the index of the last entry that the FSM has applied. AppliedIndex of the Raft library is
 	// increased before that.
 	applied atomic.Uint64
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeatSender sends heartbeats in the format of the library, over a separate connection to
+// heartbeatSender sends heartbeats in the format of the Raft library, over a separate connection to
 // each server. All heartbeats of a term have the same bytes, and so have the responses while the
 // log of the follower does not change. So MessagePack is encoded and decoded, which uses
 // reflection, only after a change. This saves a twelfth of the CPU time of an idle leader.
@@ -37,17 +37,17 @@ type heartbeatConn struct {
 	buf             [512]byte
 }
 
-// heartbeatCodec has the same settings as the transport of the library, except for times, which
+// heartbeatCodec has the same settings as the transport of the Raft library, except for times, which
 // heartbeats do not contain.
 var heartbeatCodec = &codec.MsgpackHandle{}
 
-// rpcAppendEntries is the type byte that the library sends before an AppendEntries request.
+// rpcAppendEntries is the type byte that the Raft library sends before an AppendEntries request.
 const rpcAppendEntries = 0
 
 var errTrailingData = errors.New("consensus: unexpected data after the response to a heartbeat")
 
 // send sends a heartbeat and waits for the response. sent is false if another heartbeat to this
-// server is in progress, or if req is not a plain heartbeat; the transport of the library must
+// server is in progress, or if req is not a plain heartbeat; the transport of the Raft library must
 // then send it.
 func (h *heartbeatSender) send(addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (sent bool, err error) {
 	if req.PrevLogTerm != 0 || req.Entries != nil {

@@ -13,9 +13,9 @@ import (
 	"shardway/peer"
 )
 
-// inbound is an accepted stream. The library decodes the requests of all streams into one channel,
+// inbound is an accepted stream. The Raft library decodes the requests of all streams into one channel,
 // and each request contains the ID of its sender. To verify the sender, each stream has a separate
-// transport of the library, of which only the decoder is used. Requests that arrive there come
+// transport of the Raft library, of which only the decoder is used. Requests that arrive there come
 // from the server at the other end of the stream. A server that sends requests in the name of
 // another one is disconnected.
 type inbound struct {
@@ -58,7 +58,7 @@ func (t *transport) serveStream(conn *streamConn) {
 	}
 }
 
-// receiveHeartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
+// receiveHeartbeat passes a heartbeat to the handler of the Raft library, which bypasses its main loop. If
 // this is not possible, the heartbeat is forwarded like other requests.
 func (in *inbound) receiveHeartbeat(rpc raft.RPC) {
 	if !in.verifySender(rpc) {
@@ -166,7 +166,7 @@ func (s *singleConnLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, err
 	return nil, errors.ErrUnsupported
 }
 
-// dialOnlyLayer is a layer that the library uses only to dial.
+// dialOnlyLayer is a layer that the Raft library uses only to dial.
 type dialOnlyLayer struct{ *streamLayer }
 
 // Accept blocks until the layer is closed.

@@ -11,18 +11,18 @@ import (
 	"shardway/node/disk"
 )
 
-// When a follower installs a snapshot, the library keeps the log. This is wrong if the log contradicts
+// When a follower installs a snapshot, the Raft library keeps the log. This is wrong if the log contradicts
 // the snapshot, as the log of a partitioned leader with uncommitted entries does. The follower then
 // rejects the next entry of the leader, receives the snapshot again, and so on without a pause
 // (hashicorp/raft issue 697). If it leads later, it may replicate entries that were never committed.
 // The Raft paper discards such a log (figure 13, rule 7).
 //
-// This package does the same. A log that ends before the snapshot is deleted in the store; the library
-// does not read it any more. The library also has a contradicting log that continues after the snapshot
+// This package does the same. A log that ends before the snapshot is deleted in the store; the Raft library
+// does not read it any more. The Raft library also has a contradicting log that continues after the snapshot
 // in memory, so the instance is stopped, and another one is started after a repair. Until then the
 // server takes no part in elections, because it would vote according to the wrong log.
 
-// reconcileAfterInstall returns the request to install a snapshot for the library. When the library has
+// reconcileAfterInstall returns the request to install a snapshot for the Raft library. When the Raft library has
 // installed the snapshot, the log is reconciled before the leader receives the response.
 func (inst *instance) reconcileAfterInstall(rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
 	leaderResponse := rpc.RespChan
@@ -73,9 +73,9 @@ func (inst *instance) reconcileLog(index, term uint64) (mustReplace bool) {
 	return logs.GetLog(index, &entry) == nil && entry.Term != term
 }
 
-// correctPrevEntry corrects how the library compares the previous entry of an AppendEntries request.
+// correctPrevEntry corrects how the Raft library compares the previous entry of an AppendEntries request.
 // If this is the last entry of its snapshot, was deleted from the log, and the log continues after
-// it, the library looks only in the log and rejects the request. The entries of a snapshot are
+// it, the Raft library looks only in the log and rejects the request. The entries of a snapshot are
 // committed, so the entry matches. The request is passed on without the comparison, and with a
 // commit index limited to its own entries, because only the comparison would justify a higher one.
 func (inst *instance) correctPrevEntry(req *raft.AppendEntriesRequest) {
@@ -97,7 +97,7 @@ func (inst *instance) correctPrevEntry(req *raft.AppendEntriesRequest) {
 }
 
 // repairLog deletes the log entries that the newest snapshot contradicts or replaces. It runs
-// before the library reads the stores.
+// before the Raft library reads the stores.
 func repairLog(stores *disk.Stores, log zerolog.Logger) error {
 	snapshots, err := stores.Snapshots.List()
 	if err != nil || len(snapshots) == 0 {

@@ -9,26 +9,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// instance is one instance of Raft of the library. A new one is started only after a snapshot that
-// contradicts the log; see install.go. The corrections of the library are methods of the instance: they
-// see each request of another server before the library does, and decide by the state of the instance.
+// instance is one raft.Raft of the library hashicorp/raft. A new one is started only after a snapshot that
+// contradicts the log; see install.go. The corrections of the Raft library are methods of the instance: they
+// see each request of another server before the Raft library does, and decide by the state of the instance.
 type instance struct {
 	*raft.Raft
 	options   *Options
 	transport *transport
 	termStore *termStore
-	// isCurrent reports whether this is the current instance. It is not while the library is starting.
+	// isCurrent reports whether this is the current instance. It is not while the Raft library is starting.
 	isCurrent func() bool
 	// replace replaces this instance by another one. It returns after that.
 	replace func()
 	// pendingSnapshots is the number of received snapshots whose log was not reconciled yet. An
 	// instance that ends because of a snapshot keeps counting it.
 	pendingSnapshots atomic.Int32
-	timeoutsMu       sync.Mutex // serialises updateTimeouts, which the library also calls
+	timeoutsMu       sync.Mutex // serialises updateTimeouts, which the Raft library also calls
 	ended            onceChan   // closed when the instance has ended and no longer responds
 }
 
-// library returns Raft of the library of the current instance.
+// library returns the raft.Raft of the current instance.
 func (r *Raft) library() *raft.Raft { return r.current.Load().Raft }
 
 // startInstance starts an instance. The caller must hold instanceLock.
@@ -52,7 +52,7 @@ func (r *Raft) startInstance() error {
 	return nil
 }
 
-// startLibrary repairs the log and starts the library of an instance.
+// startLibrary repairs the log and starts the Raft library of an instance.
 func (r *Raft) startLibrary(inst *instance) error {
 	stores := r.options.Stores
 	if err := repairLog(stores, r.log); err != nil {

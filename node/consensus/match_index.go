@@ -2,7 +2,7 @@ package consensus
 
 import "sync"
 
-// matchIndexTable is the match index of each server, from its responses to this leader. The library has
+// matchIndexTable is the match index of each server, from its responses to this leader. The Raft library has
 // it, but does not export it.
 type matchIndexTable struct {
 	mu       sync.Mutex        // protects the following fields

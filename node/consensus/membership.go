@@ -49,7 +49,7 @@ func (r *Raft) Remove(server string) error {
 }
 
 // changeConfiguration changes the configuration, and appends entries until the change is complete.
-// The library sends the entry before it counts responses of the new voter. A quick response can
+// The Raft library sends the entry before it counts responses of the new voter. A quick response can
 // therefore be lost, and only the response to a later entry compensates for this.
 func (r *Raft) changeConfiguration(server string, change func(*instance, raft.ServerID, raft.ServerAddress) raft.Future) error {
 	if _, _, err := parseServerID(server); err != nil {

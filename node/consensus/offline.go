@@ -11,7 +11,7 @@ import (
 	"shardway/node/disk"
 )
 
-// keyCurrentTerm is the key of the current term in the stable store of the library.
+// keyCurrentTerm is the key of the current term in the stable store of the Raft library.
 const keyCurrentTerm = "CurrentTerm"
 
 // OfflineState is the content of stores on which no Raft is running.
@@ -25,7 +25,7 @@ type OfflineState struct {
 }
 
 // Replay passes the newest snapshot and all later entries to fsm. It includes entries that were
-// not committed on this server, like RecoverCluster of the library: the lost servers may have
+// not committed on this server, like RecoverCluster of the Raft library: the lost servers may have
 // committed them. If an entry was not committed, its effects do no harm: a later map change reverts them.
 func Replay(stores *disk.Stores, fsm FSM) (OfflineState, error) {
 	var offline OfflineState

@@ -49,7 +49,7 @@ type Options struct {
 	TrailingLogs uint64
 	// SnapshotInterval is the interval of checks whether a snapshot is due. The default is 30 s.
 	SnapshotInterval time.Duration
-	// Log receives the messages of this package and, at a lower level, those of the library.
+	// Log receives the messages of this package and, at a lower level, those of the Raft library.
 	Log zerolog.Logger
 }
 

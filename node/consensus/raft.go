@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// enqueueTimeout limits how long the main goroutine of the library may take to accept a
+	// enqueueTimeout limits how long the main goroutine of the Raft library may take to accept a
 	// request.
 	enqueueTimeout = time.Second
-	// pendingTimeout limits how long Shutdown waits for pending requests: the library does not
+	// pendingTimeout limits how long Shutdown waits for pending requests: the Raft library does not
 	// respond to requests that are decided while it stops.
 	pendingTimeout = 100 * time.Millisecond
 )
@@ -35,10 +35,10 @@ type Raft struct {
 	stopped     chan struct{} // closed by Shutdown
 	stopOnce    sync.Once
 	wg          sync.WaitGroup
-	pending     atomic.Int64 // requests to the library without a response
+	pending     atomic.Int64 // requests to the Raft library without a response
 	changed     chan struct{}
-	roleChanges chan bool             // NotifyCh of the library
-	observed    chan raft.Observation // capacity 1; the library drops further observations
+	roleChanges chan bool             // NotifyCh of the Raft library
+	observed    chan raft.Observation // capacity 1; the Raft library drops further observations
 
 	trigger       *replicationTrigger
 	voterCache    voterCache
@@ -48,7 +48,7 @@ type Raft struct {
 	transferTerm atomic.Uint64
 }
 
-// Open restores the state and starts the library.
+// Open restores the state and starts the Raft library.
 func Open(options Options) (*Raft, error) {
 	options.setDefaults()
 	if _, _, err := parseServerID(options.ID); err != nil {
@@ -110,7 +110,7 @@ func (r *Raft) shouldRetry(id raft.ServerID, term uint64) bool {
 // cannot detect.
 func (r *Raft) IsIsolated() bool { return r.options.Stream.Isolated() && len(r.Voters()) > 1 }
 
-// isLeaderChange reports whether an observation of the library may mean another leader or another role.
+// isLeaderChange reports whether an observation of the Raft library may mean another leader or another role.
 func isLeaderChange(observation *raft.Observation) bool {
 	switch observation.Data.(type) {
 	case raft.LeaderObservation, raft.RaftState:
@@ -120,7 +120,7 @@ func isLeaderChange(observation *raft.Observation) bool {
 }
 
 // followRole signals each change of the role or of the leader, and adapts the timeouts to it. It also
-// drains the channels of the library, because a full NotifyCh would block the library.
+// drains the channels of the Raft library, because a full NotifyCh would block the Raft library.
 func (r *Raft) followRole() {
 	for {
 		select {
@@ -220,7 +220,7 @@ func (r *Raft) Voters() []string {
 	return r.voterCache.votersOf(future.Configuration())
 }
 
-// Shutdown stops the library. It returns when its goroutines have ended, or when ctx ends, because
+// Shutdown stops the Raft library. It returns when its goroutines have ended, or when ctx ends, because
 // a stalled write blocks the goroutines. The stores are released in both cases. Only the first
 // call waits.
 func (r *Raft) Shutdown(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 const announceInterval = 50 * time.Millisecond
 
 // replicationTrigger makes a leader send a barrier or heartbeats without delaying its callers. Several
-// requests during one call of the library are combined.
+// requests during one call of the Raft library are combined.
 type replicationTrigger struct {
 	barrierRequested   chan struct{} // capacity 1
 	heartbeatRequested chan struct{} // capacity 1
@@ -25,7 +25,7 @@ func newReplicationTrigger() *replicationTrigger {
 	}
 }
 
-// run passes the requests to the library of the current instance until stopped is closed.
+// run passes the requests to the Raft library of the current instance until stopped is closed.
 func (t *replicationTrigger) run(stopped <-chan struct{}, library func() *raft.Raft) {
 	for {
 		select {

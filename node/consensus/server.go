@@ -53,7 +53,7 @@ func parseServerID(id string) (node, disk string, err error) {
 	return node, disk, nil
 }
 
-// fromLibrary converts a configuration of the library.
+// fromLibrary converts a configuration of the Raft library.
 func fromLibrary(configuration raft.Configuration) []Server {
 	result := make([]Server, len(configuration.Servers))
 	for i, server := range configuration.Servers {

@@ -10,9 +10,9 @@ import (
 // await returns the result of a request to this instance. If the instance ends, it returns an
 // error.
 //
-// At shutdown the library (v1.7.3) responds to most requests, but not to those in the queue of its
+// At shutdown the Raft library (v1.7.3) responds to most requests, but not to those in the queue of its
 // FSM goroutine. A caller would wait forever, even if another instance has started by then. The
-// futures support a shutdown channel (deferError.ShutdownCh), but the library uses it only for
+// futures support a shutdown channel (deferError.ShutdownCh), but the Raft library uses it only for
 // snapshots and restores. The type is not exported, but the field is.
 func (inst *instance) await(f raft.Future) error {
 	if v := reflect.Indirect(reflect.ValueOf(f)); v.Kind() == reflect.Struct {

@@ -25,11 +25,11 @@ func PeerDialer(port *peer.Port) DialFunc {
 	}
 }
 
-// Stream owns all connections of Raft, so that closing it ends the goroutines of the library.
+// Stream owns all connections of Raft, so that closing it ends the goroutines of the Raft library.
 type Stream struct {
 	serverID string // ID of this server
 	dial     DialFunc
-	accepted chan *streamConn // unbuffered; connections of other servers for the library
+	accepted chan *streamConn // unbuffered; connections of other servers for the Raft library
 	ctx      context.Context
 	cancel   context.CancelFunc
 
@@ -57,7 +57,7 @@ func NewStream(serverID string, dial DialFunc) *Stream {
 // Handle serves an accepted stream until it ends. It is the handler of the peer port for Raft.
 func (s *Stream) Handle(ctx context.Context, conn *peer.Conn) { s.Serve(ctx, conn) }
 
-// Serve passes a connection to the library. It returns when the connection is closed or ctx ends.
+// Serve passes a connection to the Raft library. It returns when the connection is closed or ctx ends.
 func (s *Stream) Serve(ctx context.Context, conn net.Conn) {
 	tracked, err := s.track(nil, conn)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Stream) Serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// newLayer returns a stream layer for one instance of the library.
+// newLayer returns a stream layer for one instance of the Raft library.
 func (s *Stream) newLayer() *streamLayer {
 	l := &streamLayer{stream: s}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)

@@ -17,7 +17,7 @@ const (
 	dialPauseMax = 200 * time.Millisecond
 )
 
-// streamLayer is the Stream as one instance of the library sees it. Its connections end with the
+// streamLayer is the Stream as one instance of the Raft library sees it. Its connections end with the
 // instance; the Stream remains for the next one.
 type streamLayer struct {
 	stream *Stream
@@ -52,7 +52,7 @@ func (l *streamLayer) Close() error {
 }
 
 // Dial connects to a server. It retries until timeout, because an error for a server that is just
-// starting would cause a pause in the library.
+// starting would cause a pause in the Raft library.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if string(address) == l.stream.serverID {
 		return l.connectSelf()

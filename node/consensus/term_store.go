@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// termStore is the stable store of the library, and prevents the term from decreasing.
+// termStore is the stable store of the Raft library, and prevents the term from decreasing.
 //
-// The library (v1.7.3) handles heartbeats outside its main loop, so that a loop that waits for the
+// The Raft library (v1.7.3) handles heartbeats outside its main loop, so that a loop that waits for the
 // disk still detects its leader. But it uses code that must only run in the loop. When a server
 // becomes candidate and writes its new term, and a heartbeat of the old term arrives, the term can
 // decrease again: the handler sees a candidate and writes the old term, and its write completes
@@ -70,7 +70,7 @@ func (s *termStore) recordWrite(start time.Time) {
 	}
 }
 
-// deliverHeartbeat passes a heartbeat to the handler of the library, outside its main loop. It
+// deliverHeartbeat passes a heartbeat to the handler of the Raft library, outside its main loop. It
 // returns false if the heartbeat may change the term; it must then pass through the loop.
 func (inst *instance) deliverHeartbeat(rpc raft.RPC, libraryHandler func(raft.RPC)) (isDelivered bool) {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)

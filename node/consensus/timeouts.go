@@ -9,7 +9,7 @@ import (
 // leaderHeartbeatFactor is by how much the heartbeat interval of a leader exceeds that of the
 // library.
 //
-// The library (v1.7.3) has one setting both for how long a follower waits for its leader and for
+// The Raft library (v1.7.3) has one setting both for how long a follower waits for its leader and for
 // the heartbeat interval, which is random between a tenth and a fifth of it. Each heartbeat wakes
 // both processes, the timer that sends it usually twice, which is most of the work of an idle
 // leader. So a leader uses three times the timeout of its followers. With 500 ms it sends a
@@ -31,12 +31,12 @@ const writesPerVote = 3
 // disk. The limit for the disks of other servers is half of it.
 const maxVoteWait = 8 * time.Second
 
-// updateTimeouts sets the timeouts of the library for the role of this server and the speed of the
+// updateTimeouts sets the timeouts of the Raft library for the role of this server and the speed of the
 // disks. A leader uses the longest interval; other servers use the configured timeouts, and a
 // candidate possibly more. It is called after each change of the role or of the leader, and after
 // each write of a term or a vote.
 //
-// The library starts to wait for votes before it has written the term of the election, and selects
+// The Raft library starts to wait for votes before it has written the term of the election, and selects
 // randomly between an available vote and an expired timeout. With disks that are slower than the
 // timeout, three voters would campaign against each other forever. (The requirement broadcastTime
 // ≪ electionTimeout includes the write: Ongaro and Ousterhout 2014, 5.6.) So a candidate waits as

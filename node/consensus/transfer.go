@@ -21,8 +21,8 @@ var errNoSuccessor = errors.New("consensus: no other voter to lead")
 // after it has tried all voters, for about 0.5 s each. keepsUp reports whether a server applies the
 // entries that it receives. Raft itself knows only whether the server has stored them.
 //
-// Transfer sends the TimeoutNow message of the Raft library, but does not use the library's
-// LeadershipTransfer. The library selects dead voters and accepts no entries during the transfer, and
+// Transfer sends the TimeoutNow message of the Raft library, but does not use the Raft library's
+// LeadershipTransfer. The Raft library selects dead voters and accepts no entries during the transfer, and
 // it can remain in this state permanently, because it waits for a goroutine that has ended. Transfer
 // continues to accept entries. The outcome of an entry at the last moment may be unknown.
 //

@@ -17,24 +17,24 @@ import (
 // needs 512 KB.
 const maxIdleConns = 2
 
-// transport is the transport of the library with these corrections:
+// transport is the transport of the Raft library with these corrections:
 //
-//   - It retries unreachable servers. Each error that the library sees doubles the pause before the next
+//   - It retries unreachable servers. Each error that the Raft library sees doubles the pause before the next
 //     entries for this server, up to 10 s, and a server that has returned must not wait for this. So a
 //     failed dial is not an error while this node leads. Neither is a stream that a server accepts and
 //     closes, as an isolated server does.
-//   - It repeats a message that was lost with an idle connection. The library never checks whether a
+//   - It repeats a message that was lost with an idle connection. The Raft library never checks whether a
 //     connection is still open, and reports the first error. If a voter has restarted in the meantime, this
 //     loses a vote and perhaps an election.
 //   - It verifies the sender of requests (inbound.go), and passes requests to instance.intercept first.
 //
-// It embeds the transport of the library to keep the pre-vote, for whose method the library
+// It embeds the transport of the Raft library to keep the pre-vote, for whose method the Raft library
 // checks.
 type transport struct {
 	*raft.NetworkTransport
 	layer        *streamLayer
 	matchIndexes *matchIndexTable
-	inbox        chan raft.RPC // unbuffered, like that of the library
+	inbox        chan raft.RPC // unbuffered, like that of the Raft library
 	// received is unbuffered. It carries requests from the streams to relayLoop.
 	received  chan raft.RPC
 	closed    chan struct{} // closed by Close
@@ -58,7 +58,7 @@ type transport struct {
 
 	heartbeatHandler struct {
 		sync.Mutex
-		handle func(raft.RPC) // heartbeat handler of the library
+		handle func(raft.RPC) // heartbeat handler of the Raft library
 	}
 }
 
@@ -100,14 +100,14 @@ func newTransport(inst *instance, matchIndexes *matchIndexTable, shouldRetry fun
 	return t
 }
 
-// SetHeartbeatHandler sets the heartbeat handler of the library.
+// SetHeartbeatHandler sets the heartbeat handler of the Raft library.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.heartbeatHandler.Lock()
 	defer t.heartbeatHandler.Unlock()
 	t.heartbeatHandler.handle = handle
 }
 
-// Consumer returns the channel of requests for the library.
+// Consumer returns the channel of requests for the Raft library.
 func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
 
 // Close stops the transport.
@@ -116,7 +116,7 @@ func (t *transport) Close() error {
 	return errors.Join(t.voteTransport.Close(), t.NetworkTransport.Close())
 }
 
-// relayLoop passes requests to intercept and then to the library, until Close. It waits until the
+// relayLoop passes requests to intercept and then to the Raft library, until Close. It waits until the
 // library has accepted a request before it intercepts the next one. Heartbeats do not pass it.
 func (t *transport) relayLoop() {
 	for {
@@ -137,11 +137,11 @@ func (t *transport) relayLoop() {
 	}
 }
 
-// drainLibraryLoop returns once the main loop of the library has responded to all accepted requests. Only
+// drainLibraryLoop returns once the main loop of the Raft library has responded to all accepted requests. Only
 // intercept may call it.
 func (t *transport) drainLibraryLoop() {
 	done := make(chan raft.RPCResponse, 1)
-	// AppendEntries with term 0: the library responds after it has compared the term.
+	// AppendEntries with term 0: the Raft library responds after it has compared the term.
 	staleRequest := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	select {
 	case t.inbox <- raft.RPC{Command: staleRequest, RespChan: done}:
@@ -154,7 +154,7 @@ func (t *transport) drainLibraryLoop() {
 	}
 }
 
-// AppendEntries sends entries or a heartbeat. It does not retry a heartbeat, because the library
+// AppendEntries sends entries or a heartbeat. It does not retry a heartbeat, because the Raft library
 // soon sends the next one.
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	send := func() error {
@@ -237,7 +237,7 @@ func (t *transport) asDialErrorIfClosed(send func() error) error {
 
 // isStreamError reports whether err is an error of the stream, not of the server at its other end.
 func isStreamError(err error) bool {
-	// The decoder of the library wraps the error of a read in an error that errors.As does not unwrap.
+	// The decoder of the Raft library wraps the error of a read in an error that errors.As does not unwrap.
 	var decodeErr interface{ Cause() error }
 	if errors.As(err, &decodeErr) {
 		return isStreamError(decodeErr.Cause())

@@ -14,7 +14,7 @@ type voterCache struct {
 
 // cachedVoters are the voters of one configuration.
 type cachedVoters struct {
-	servers []raft.Server // slice of the library, which creates a new one for each change
+	servers []raft.Server // slice of the Raft library, which creates a new one for each change
 	voters  []string
 }
 

@@ -12,7 +12,7 @@ type stableStore struct {
 
 var _ raft.StableStore = (*stableStore)(nil)
 
-// newStableStore returns a stableStore that writes to s.
+// newStableStore returns a stableStore that writes to store.
 func newStableStore(guarded *guard, store raft.StableStore) *stableStore {
 	return &stableStore{guard: guarded, votes: voteStore{store: store}}
 }

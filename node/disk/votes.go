@@ -19,7 +19,7 @@ const (
 	voteTermBytes = 8
 )
 
-// errVoteOrder reports a version of the library that writes the candidate of a vote before
+// errVoteOrder reports a version of the Raft library that writes the candidate of a vote before
 // its term. TestLibraryWritesAVoteInTwo of package consensus should fail before this
 // happens.
 var errVoteOrder = errors.New("disk: the vote has a candidate and no term: this program does not support the votes of this Raft version")

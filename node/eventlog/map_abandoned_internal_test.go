@@ -40,7 +40,7 @@ func (l *mapLog) propose(reason string, ids ...shardmap.NodeID) {
 		l.t.Fatal(err)
 	}
 	if l.leads {
-		l.recorder.Proposed(base.Epoch(), time.Second)
+		l.recorder.RecordProposed(base.Epoch(), time.Second)
 	}
 	l.apply(entry, ack.OutcomeProposed)
 }
@@ -49,14 +49,14 @@ func (l *mapLog) commit() {
 	l.t.Helper()
 	last := l.state.Proposed()
 	if l.leads {
-		l.recorder.CommitSubmitted(last.Epoch(), time.Second)
+		l.recorder.RecordCommitSubmitted(last.Epoch(), time.Second)
 	}
 	l.apply(ack.EncodeCommit(ack.MinFormatVersion, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}), ack.OutcomeCommitted)
 }
 
 // route makes the node route by the newest state.
 func (l *mapLog) route() {
-	l.recorder.Routed(l.routed, l.state, time.Second)
+	l.recorder.RecordRouted(l.routed, l.state, time.Second)
 	l.routed = l.state
 }
 

@@ -63,13 +63,13 @@ type epochTime struct {
 	at    time.Duration
 }
 
-// Proposed records that the leader loop submits a proposal. base is the epoch of the map that it changes.
-func (c *MapChangeRecorder) Proposed(base shardmap.Epoch, now time.Duration) {
+// RecordProposed records that the leader loop submits a proposal. base is the epoch of the map that it changes.
+func (c *MapChangeRecorder) RecordProposed(base shardmap.Epoch, now time.Duration) {
 	c.storeTime(&c.proposalSubmitted, base, now)
 }
 
-// CommitSubmitted records that the leader loop submits the commit of a map.
-func (c *MapChangeRecorder) CommitSubmitted(epoch shardmap.Epoch, now time.Duration) {
+// RecordCommitSubmitted records that the leader loop submits the commit of a map.
+func (c *MapChangeRecorder) RecordCommitSubmitted(epoch shardmap.Epoch, now time.Duration) {
 	c.storeTime(&c.commitSubmitted, epoch, now)
 }
 
@@ -80,9 +80,9 @@ func (c *MapChangeRecorder) storeTime(target *epochTime, epoch shardmap.Epoch, n
 	*target = epochTime{epoch, now}
 }
 
-// Routed records the changes from state previous to state current, which this node now routes by. The states
+// RecordRouted records the changes from state previous to state current, which this node now routes by. The states
 // between them are unknown: several log entries may have been applied.
-func (c *MapChangeRecorder) Routed(previous, current *ack.State, now time.Duration) {
+func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.hasCaughtUp {
@@ -147,8 +147,8 @@ func (c *MapChangeRecorder) recordProposalLocked(base *shardmap.Map, state *ack.
 	c.recordLocked(event.MapProposed)
 }
 
-// Acknowledged records that this node has stopped and drained the shards that move away from it.
-func (c *MapChangeRecorder) Acknowledged(epoch shardmap.Epoch, now time.Duration) {
+// RecordAcknowledged records that this node has stopped and drained the shards that move away from it.
+func (c *MapChangeRecorder) RecordAcknowledged(epoch shardmap.Epoch, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wasAcked := c.open.ackedAt >= 0

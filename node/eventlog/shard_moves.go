@@ -14,8 +14,8 @@ const maxShardMoves = 4096
 // ReasonSnapshot replaces the reasons of moves that are only known from a snapshot.
 const ReasonSnapshot = "snapshot"
 
-// ShardMoves keeps which shards moved between nodes, and why, from the maps that this node has observed as
-// committed: the maps in its log, which it replays after a start, and all later ones. One goroutine
+// ShardMoves records which shards moved between nodes, and why. It compares the committed maps that this
+// node observes: the maps in its log, which it replays after a start, and all later ones. One goroutine
 // records, any goroutine may read. The zero value is ready for use.
 type ShardMoves struct {
 	// mu protects the following fields.

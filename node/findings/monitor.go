@@ -91,9 +91,9 @@ type Options struct {
 	RaftTimeout time.Duration
 	// Joins means that addresses of other nodes are configured.
 	Joins bool
-	// FailingProcesses returns the number of keys or shards whose process of the app fails repeatedly, and the error of
-	// the worst of them. nil means that the node starts no processes.
-	FailingProcesses func() (count int, why string)
+	// FailingProcesses counts the keys or shards whose app process fails repeatedly, and returns the error of the
+	// process that has failed most often. nil means that the node starts no processes.
+	FailingProcesses func() (count int, worstError string)
 	// Webhook returns the state of the delivery of events; nil means that there is none.
 	Webhook func() webhook.Status
 	// Exposed returns the ports that are accessible without protection, and the certificates in use. nil

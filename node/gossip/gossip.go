@@ -186,9 +186,9 @@ func (g *Gossip) Members() []Member {
 	return g.tagCache.members(slices.DeleteFunc(g.serf.Members(), g.retention.isExpired))
 }
 
-// Refusals returns a channel of refusals after which this node must stop: the node at a join
-// address belongs to another cluster, and this node has seen no other node since its start; or the
-// cluster of this node is superseded. The channel keeps one refusal until it is received.
+// Refusals returns a channel of refusals after which this node must stop. Either the node at a
+// join address belongs to another cluster, and this node has seen no other node since its start.
+// Or the cluster of this node is superseded. The channel keeps one refusal until it is received.
 func (g *Gossip) Refusals() <-chan *RefusedError { return g.refusals }
 
 // NoOtherNodeReason returns nil if another node is alive. Otherwise it returns why this node has

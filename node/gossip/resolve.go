@@ -67,8 +67,8 @@ func runLookups(ctx context.Context, count int, lookup func(ctx context.Context,
 	}
 }
 
-// resolveJoinAddr returns the addresses of a join address: itself, the A and AAAA records of a name, or
-// the SRV records of a name that starts with "_".
+// resolveJoinAddr returns the addresses that a join address stands for. An IP address stands for
+// itself, a name for its A and AAAA records, and a name that starts with "_" for its SRV records.
 func resolveJoinAddr(ctx context.Context, resolver Resolver, join string) ([]netip.AddrPort, error) {
 	host, port := splitHostPort(join)
 	if strings.HasPrefix(host, "_") {

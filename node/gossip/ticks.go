@@ -110,8 +110,8 @@ func reduceRate(countNodes func() int, run func()) func() {
 	}
 }
 
-// exchangeRateDivisor returns n so that every n-th exchange takes place. It computes the same as
-// pushPullScale of memberlist.
+// exchangeRateDivisor returns the divisor n: every n-th exchange takes place. It computes the
+// same as pushPullScale of memberlist.
 func exchangeRateDivisor(nodes int) int {
 	if nodes <= exchangeScaleThreshold {
 		return 1

@@ -12,8 +12,8 @@ type RoundTrips struct {
 	next int
 }
 
-// Sent records the time at which a heartbeat was sent.
-func (t *RoundTrips) Sent(beat uint64, now time.Duration) {
+// RecordSent records the time at which a heartbeat was sent.
+func (t *RoundTrips) RecordSent(beat uint64, now time.Duration) {
 	t.sent[t.next].beat, t.sent[t.next].at = beat, now
 	t.next = (t.next + 1) % len(t.sent)
 }

@@ -134,10 +134,10 @@ func (t *Tracker) busyWithOldRequests(countBusy func(shardmap.Shard) int, runs m
 	}
 }
 
-// movableShards returns the shards without running requests, and some shards that have only
-// resumable WebSockets. countBusy returns the number of requests of a shard, and webSockets contains how
-// many of these are resumable WebSockets. Shards with few WebSockets come first. All returned shards
-// together have at most batch WebSockets, except that a single shard may exceed batch.
+// movableShards returns the shards without running requests, and some shards that have only resumable
+// WebSockets. countBusy returns the number of requests of a shard. webSockets contains how many of them
+// are resumable WebSockets. Shards with few WebSockets come first. All returned shards together have at
+// most batch WebSockets, except that a single shard may exceed batch.
 func movableShards(shards iter.Seq[shardmap.Shard], countBusy func(shardmap.Shard) int, webSockets map[shardmap.Shard]int, batch int) []shardmap.Shard {
 	movable := []shardmap.Shard{}
 	var onlyWebSockets []shardmap.Shard

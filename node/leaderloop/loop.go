@@ -223,7 +223,7 @@ func (l *Loop) logEvent(evt leader.Event) {
 		l.options.Metrics.Exclusions.WithLabelValues(evt.Cause.String()).Inc()
 		l.Log.Warn().Str("peer", string(evt.Node)).Stringer("cause", evt.Cause).Msg("node excluded from map")
 	case leader.EventCommitting:
-		l.options.Changes.CommitSubmitted(evt.Epoch, l.options.Clock.Precise())
+		l.options.Changes.RecordCommitSubmitted(evt.Epoch, l.options.Clock.Precise())
 		l.Log.Debug().Uint64("epoch", uint64(evt.Epoch)).Msg("all acknowledgements received")
 	case leader.EventTakeover:
 		l.options.Metrics.Takeovers.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
@@ -247,7 +247,7 @@ func (l *Loop) logEvent(evt leader.Event) {
 
 // logProposal logs and counts a proposal of this leader.
 func (l *Loop) logProposal(evt leader.Event) {
-	l.options.Changes.Proposed(evt.Epoch, l.options.Clock.Precise())
+	l.options.Changes.RecordProposed(evt.Epoch, l.options.Clock.Precise())
 	l.options.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(evt.Reason)).Inc()
 	line := l.Log.Info().Str("reason", eventlog.ReasonLabel(evt.Reason)).Int("moved", evt.Moved)
 	if evt.DeferredShards > 0 {

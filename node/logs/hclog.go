@@ -39,7 +39,7 @@ type sink struct {
 var _ hclog.SinkAdapter = (*sink)(nil)
 
 // Accept implements hclog.SinkAdapter. It writes one message, unless its level or the limit prevents that.
-// Any goroutine of the library may call it.
+// Any goroutine of the HashiCorp library may call it.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	if level == hclog.Error && isLocallyClosed(args) {
 		level = hclog.Warn

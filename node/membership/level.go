@@ -133,7 +133,7 @@ func (r *Reconciler) logBlockers(view leader.FormatUpgradeView) {
 	for _, server := range view.BlockingServers() {
 		nodes = append(nodes, nodeOf(server.Server))
 	}
-	r.options.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(view.InForce)).Uint8("next", uint8(view.Next)).Str("why", blockers).Msg("upgrade-pending: nodes block the next level")
+	r.options.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(view.InForce)).Uint8("next", uint8(view.Next)).Str("reason", blockers).Msg("upgrade-pending: nodes block the next level")
 }
 
 // admitsFormatVersion reports whether a server that supports format versions up to supported may be

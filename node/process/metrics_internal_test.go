@@ -41,7 +41,7 @@ func TestMetricsShowTheResultOfTheLastReload(t *testing.T) {
 	if good := gaugeValue(t, &p.reloadStatus, "shardway_reload_success"); good != 1 || begun < 1 {
 		t.Errorf("at the start: %v since %v", good, begun)
 	}
-	p.NotReloaded(errors.New("a mistake"))
+	p.RecordReloadFailure(errors.New("a mistake"))
 	if good := gaugeValue(t, &p.reloadStatus, "shardway_reload_success"); good != 0 {
 		t.Errorf("after a mistake: %v", good)
 	}

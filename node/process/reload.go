@@ -39,8 +39,8 @@ func (p *Process) prepare(conf *config.Config) (reloadable, error) {
 	return prepared, nil
 }
 
-// NotReloaded records that a reload failed because the settings are invalid.
-func (p *Process) NotReloaded(err error) { p.reloadStatus.record(err) }
+// RecordReloadFailure records that a reload failed because the settings are invalid.
+func (p *Process) RecordReloadFailure(err error) { p.reloadStatus.record(err) }
 
 // Reload applies all settings that a running node can change, reloads certificates and reopens the
 // access log. If it returns an error, nothing has changed. It logs which settings have changed,

@@ -19,23 +19,23 @@ type Proven struct {
 
 // askRole and answerRole return the roles in the proofs of a request and of a response. With different roles,
 // a request cannot be sent back as a response.
-func askRole(what string) string    { return "ask " + what }
-func answerRole(what string) string { return "answer " + what }
+func askRole(kind string) string    { return "ask " + kind }
+func answerRole(kind string) string { return "answer " + kind }
 
 // askProven sends a request about secrets to a node, with proofs of all secrets of this node. It decodes the
-// response into value, and returns the secrets of this node that the other node has proven to have. what is
+// response into value, and returns the secrets of this node that the other node has proven to have. kind is
 // the kind of the request. compose creates the content of the request for the stream with the given channel
 // binding.
-func (r *Rotation) askProven(ctx context.Context, node, what string, compose func(binding []byte) (any, error), value any) (secret.List, error) {
+func (r *Rotation) askProven(ctx context.Context, node, kind string, compose func(binding []byte) (any, error), value any) (secret.List, error) {
 	var own secret.List      // the secrets of this node
 	var streamBinding []byte // the channel binding of the stream
-	raw, err := r.o.Cluster.Ask(ctx, node, what, func(binding []byte) (Proven, error) {
+	raw, err := r.o.Cluster.Ask(ctx, node, kind, func(binding []byte) (Proven, error) {
 		content, err := compose(binding)
 		if err != nil {
 			return Proven{}, err
 		}
 		own, streamBinding = r.o.Secrets.List(), binding
-		return prove(own, binding, askRole(what), content)
+		return prove(own, binding, askRole(kind), content)
 	})
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 	for _, s := range r.o.Secrets.List() { // the rotation may have added secrets since the request was sent
 		own = own.With(s)
 	}
-	proven := own.VerifyProofs(response.Proofs, streamBinding, answerRole(what), response.Body)
+	proven := own.VerifyProofs(response.Proofs, streamBinding, answerRole(kind), response.Body)
 	if len(proven) == 0 {
 		return nil, errUnproven
 	}
@@ -70,7 +70,7 @@ func prove(own secret.List, binding []byte, role string, content any) (Proven, e
 // Answer handles a request p about secrets from another node. The requester must have proven at least one
 // of this node's secrets. binding returns the channel binding of the stream. It returns an error if the
 // stream does not support proofs.
-func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, binding func() ([]byte, error)) (any, error) {
+func (r *Rotation) Answer(ctx context.Context, from, kind string, p Proven, binding func() ([]byte, error)) (any, error) {
 	if r.o.Secrets == nil {
 		return nil, ErrNoSecrets
 	}
@@ -78,21 +78,21 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	if err != nil {
 		return nil, err
 	}
-	proven := r.o.Secrets.List().VerifyProofs(p.Proofs, streamBinding, askRole(what), p.Body)
+	proven := r.o.Secrets.List().VerifyProofs(p.Proofs, streamBinding, askRole(kind), p.Body)
 	if len(proven) == 0 {
 		return nil, errUnproven
 	}
-	content, err := r.handleRequest(ctx, from, what, p.Body, proven, streamBinding)
+	content, err := r.handleRequest(ctx, from, kind, p.Body, proven, streamBinding)
 	if err != nil {
 		return nil, err
 	}
-	return prove(r.o.Secrets.List(), streamBinding, answerRole(what), content)
+	return prove(r.o.Secrets.List(), streamBinding, answerRole(kind), content)
 }
 
 // handleRequest performs a request and returns the content of the response. proven contains the secrets of this
 // node that the requester has proven to have.
-func (r *Rotation) handleRequest(ctx context.Context, from, what string, body []byte, proven secret.List, binding []byte) (any, error) {
-	if what == AskStep {
+func (r *Rotation) handleRequest(ctx context.Context, from, kind string, body []byte, proven secret.List, binding []byte) (any, error) {
+	if kind == AskStep {
 		var step Step
 		if err := json.Unmarshal(body, &step); err != nil {
 			return nil, fmt.Errorf("node: invalid request: %w", err)

@@ -28,7 +28,7 @@ type Cluster interface {
 	AllNodes() (nodes, outside []string)
 	// Ask sends a request to a node and returns the value of the response. compose creates the content of the
 	// request; binding is the channel binding of the stream, which identifies it.
-	Ask(ctx context.Context, node, what string, compose func(binding []byte) (Proven, error)) (json.RawMessage, error)
+	Ask(ctx context.Context, node, kind string, compose func(binding []byte) (Proven, error)) (json.RawMessage, error)
 	// Leads reports whether this node leads.
 	Leads() bool
 }

@@ -38,7 +38,7 @@ func NewInFlight(shards int) *InFlight {
 	return f
 }
 
-// Begin counts one more request for s. The caller must call release when the request has ended. The
+// Begin counts one more request for the shard. The caller must call release when the request has ended. The
 // caller must read the routing table and the lease after Begin. The agent stops a shard in the opposite
 // order: it replaces the table and then reads the count. So at least one of the two sees the other.
 func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
@@ -47,8 +47,8 @@ func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
 	return counter.release
 }
 
-// AwaitFirstEnd makes the next end of an admitted request for s call OnFirstEnded once. ownedSince is the time of the
-// clock at which this node became the owner of the shard; zero means that it owns the shard no longer.
+// AwaitFirstEnd makes the next end of an admitted request for shard call OnFirstEnded once. ownedSince is the time of
+// the clock at which this node became the owner of the shard; zero means that it owns the shard no longer.
 func (f *InFlight) AwaitFirstEnd(shard shardmap.Shard, ownedSince time.Duration) {
 	f.shardCounts[shard].awaitsFirst.Store(int64(ownedSince))
 }
@@ -64,7 +64,7 @@ func (f *InFlight) endAdmitted(counter *shardCount) {
 	}
 }
 
-// endRefused counts one request for s less that was not admitted.
+// endRefused counts one request for shard less that was not admitted.
 func (f *InFlight) endRefused(shard shardmap.Shard) { f.end(&f.shardCounts[shard]) }
 
 // end counts one request less, and notifies Zero if that is needed.
@@ -89,7 +89,7 @@ func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	return count
 }
 
-// CountShard counts the requests for s. If there are any, Zero gets a token when they may have ended.
+// CountShard counts the requests for shard. If there are any, Zero gets a token when they may have ended.
 func (f *InFlight) CountShard(shard shardmap.Shard) int {
 	count := int(f.shardCounts[shard].count.Load())
 	if count == 0 {
@@ -99,7 +99,7 @@ func (f *InFlight) CountShard(shard shardmap.Shard) int {
 	return int(f.shardCounts[shard].count.Load())
 }
 
-// CountOf counts the requests for s.
+// CountOf counts the requests for shard.
 func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.shardCounts[shard].count.Load()) }
 
 // Total counts all requests. It does not affect Zero.

@@ -71,7 +71,7 @@ func (s *Sequence) goodbyeDuration() time.Duration {
 }
 
 // leaveReserve is the part of Options.Timeout that Leave reserves for leaving gossip and Raft, half of it
-// for each: a tenth of the time that the handover of shards does not need, and up to maxLeaveReserve.
+// for each. It is a tenth of the time that the handover of shards does not need, up to maxLeaveReserve.
 // Without it, a node whose clients stay connected until the timeout stays a voter.
 func (s *Sequence) leaveReserve() time.Duration {
 	notForHandover := s.o.Timeout - s.o.DrainTimeout - s.o.ReleaseTimeout

@@ -170,8 +170,8 @@ func (ss *SessionSet) startConnectLocked(dest *destination, node string) {
 	})
 }
 
-// Connect ensures that there is a working session to a node: it waits for a pong of the existing
-// one, and dials a new one if no pong arrives or no session opens streams.
+// Connect ensures that there is a working session to a node. It waits for a pong of the existing
+// session. If no pong arrives, or no session opens streams, it dials a new one.
 func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	ss.mu.Lock()
 	dest := ss.destinationLocked(node)

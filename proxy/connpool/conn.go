@@ -49,7 +49,7 @@ type Conn struct {
 	// Pool.mu protects the following fields.
 	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response
 	shard            int  // shard for whose limits it counts, or NoShard
-	responseComplete bool // its response is complete; see Pool.ResponseCompleted
+	responseComplete bool // its response is complete; see Pool.RecordResponseEnd
 	longLived        bool // counts as long-lived instead of pooled; see Pool.Detach
 
 	// Loop is the event loop that watches the connection; nil means none. Registration is the entry

@@ -17,17 +17,17 @@ func (counts *dialCounts) isFull(maxActive int) bool {
 	return active >= maxActive || counts.slowStart.isFull(active)
 }
 
-// started counts d as in progress.
-func (counts *dialCounts) started(d *dial) {
+// recordStart counts d as in progress.
+func (counts *dialCounts) recordStart(d *dial) {
 	counts.inProgress++
 	if d.opensStream {
 		counts.openingStreams++
 	}
 }
 
-// ended reverses started. The caller must offer the new connection of d to the waiters before it
+// recordEnd reverses recordStart. The caller must offer the new connection of d to the waiters before it
 // releases Pool.mu: a waiter without a dial in progress causes another dial.
-func (counts *dialCounts) ended(d *dial) {
+func (counts *dialCounts) recordEnd(d *dial) {
 	counts.inProgress--
 	if d.opensStream {
 		counts.openingStreams--

@@ -94,7 +94,7 @@ func (p *Pool) startDial(replaced *Conn) {
 		replaced: replaced, opensStream: p.mu.dials.nextOpensStream(&p.mu.queue),
 		generation: p.mu.generation, succeededBefore: p.mu.dials.succeeded, endWatch: p.watchDial(),
 	}
-	p.mu.dials.started(&d)
+	p.mu.dials.recordStart(&d)
 	p.opts.Dialers.Add(1)
 	go p.runDial(d)
 }
@@ -114,9 +114,9 @@ func (p *Pool) runDial(d dial) {
 	handshakeTime := time.Since(start)
 	p.mu.Lock()
 	if err != nil {
-		p.mu.dials.ended(&d)
+		p.mu.dials.recordEnd(&d)
 		p.mu.open--
-		p.dialFailed(err, p.mu.dials.succeeded != d.succeededBefore)
+		p.handleFailedDial(err, p.mu.dials.succeeded != d.succeededBefore)
 		p.dialForWaiters()
 		p.mu.Unlock()
 		return
@@ -130,15 +130,15 @@ func (p *Pool) runDial(d dial) {
 	p.startProbation(conn)
 	p.mu.Unlock()
 	p.Breaker.OnConnected()
-	p.addDialed(conn, func() { p.mu.dials.ended(&d) })
+	p.addDialed(conn, func() { p.mu.dials.recordEnd(&d) })
 }
 
-// dialFailed handles a failed dial. othersSucceeded means that another dial has succeeded since this
-// one started; then the error shows little about the destination. Otherwise dialFailed trips the
+// handleFailedDial handles a failed dial. othersSucceeded means that another dial has succeeded since this
+// one started; then the error shows little about the destination. Otherwise handleFailedDial trips the
 // breaker and all waiters receive the error. With othersSucceeded, only the first waiter receives
 // the error, so that its request pauses before the next dial. After a timeout, no further pause is
 // needed. The caller must hold p.mu.
-func (p *Pool) dialFailed(err error, othersSucceeded bool) {
+func (p *Pool) handleFailedDial(err error, othersSucceeded bool) {
 	if !othersSucceeded && !p.mu.closed {
 		p.Breaker.Open(err)
 		p.failWaiters(err)

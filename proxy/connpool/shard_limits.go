@@ -84,8 +84,8 @@ func (s *shardLimits) release(conn *Conn) (shard int) {
 	return shard
 }
 
-// responseCompleted records that the response on conn is complete. See Pool.ResponseCompleted.
-func (s *shardLimits) responseCompleted(conn *Conn) {
+// recordResponseEnd records that the response on conn is complete. See Pool.RecordResponseEnd.
+func (s *shardLimits) recordResponseEnd(conn *Conn) {
 	if !s.countsConns || conn.shard < 0 || conn.responseComplete {
 		return
 	}
@@ -140,14 +140,14 @@ func (s *shardLimits) removeIfEmpty(shard int) {
 	}
 }
 
-// ResponseCompleted records that the response of the app on conn is complete. The connection stays in
+// RecordResponseEnd records that the response of the app on conn is complete. The connection stays in
 // use until the client has received the response, but the request no longer counts towards the
 // in-flight limit. Otherwise a client that sends its next request right after a response could
 // exceed the limit.
-func (p *Pool) ResponseCompleted(conn *Conn) {
+func (p *Pool) RecordResponseEnd(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.shardLimits.responseCompleted(conn)
+	p.mu.shardLimits.recordResponseEnd(conn)
 	p.admitNextOfShard(conn.shard)
 }
 

@@ -101,8 +101,8 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	if !errors.Is(err, ErrShardInflightLimit) {
 		t.Errorf("beside one that runs: %v, want %v", err, ErrShardInflightLimit)
 	}
-	p.ResponseCompleted(conn)
-	p.ResponseCompleted(conn)
+	p.RecordResponseEnd(conn)
+	p.RecordResponseEnd(conn)
 	next := &Waiter{Shard: 3, MaxInflight: 1}
 	if _, _, err = p.Join(next); err != nil {
 		t.Errorf("beside one that was answered: %v", err)

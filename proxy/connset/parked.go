@@ -34,10 +34,10 @@ type Resumed struct {
 	ReturnedSoon bool // the connection was idle for less than ReturnSoon
 }
 
-// ReturnSoon is the limit of Resumed.ReturnedSoon: a client that sends data after a shorter idle time
-// will probably do so again, so the server waits longer before it parks the connection again. Parking and resuming a
-// connection costs about half as much as forwarding a request. For a client that sends a request every
-// few seconds, that cost exceeds the benefit.
+// ReturnSoon is the limit of Resumed.ReturnedSoon. A client that sends data after a shorter idle time will probably
+// do so again. So the server waits longer before it parks the connection again. Parking and resuming a connection
+// costs about half as much as forwarding a request. For a client that sends a request every few seconds, that cost
+// exceeds the benefit.
 const ReturnSoon = 10 * time.Second
 
 // Parked is a parked connection: an idle client connection without a goroutine and without buffers.

@@ -196,7 +196,7 @@ func (loop *Loop) adopt(c *Client) {
 	}
 }
 
-// transfer moves n clients that wait for a request to another loop.
+// transfer moves count clients that wait for a request to another loop.
 func (loop *Loop) transfer(count int, target *Loop) {
 	for _, c := range loop.clients {
 		if count <= 0 {

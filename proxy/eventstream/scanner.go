@@ -93,8 +93,8 @@ func (s *Scanner) Between() bool {
 }
 
 // ID returns the last event id at the end of the last complete event: what a browser would send as
-// Last-Event-ID, or nothing if it is empty. ok is false if the stream cannot be resumed: there was
-// no id, or one that no request can contain, because it exceeds MaxID, contains control bytes or is
+// Last-Event-ID, or nothing if it is empty. ok is false if the stream cannot be resumed. Then there
+// was no id, or no request can contain it, because it exceeds MaxID, contains control bytes or is
 // not UTF-8. The id is valid until the next call.
 func (s *Scanner) ID() ([]byte, bool) {
 	if s.ids == nil || !s.ids.seen || s.ids.invalid {

@@ -444,8 +444,8 @@ func (b *Body) readDirect(p []byte, wait bool) (int, error) {
 	return 0, errNeedMore
 }
 
-// handleReadError returns the result of the body after the stream has ended with err: io.EOF for a
-// body that is delimited by the end of the connection, and otherwise an error.
+// handleReadError returns the error of the body after the stream has ended with err. It is io.EOF
+// for a body that the end of the connection delimits.
 func (b *Body) handleReadError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return b.fail(err)

@@ -50,9 +50,9 @@ const (
 
 // ReadRequest reads the next request header into req and validates it. req.Body then reads the
 // body. The error is io.EOF if the client has closed the connection before the first byte of a
-// request, io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopWaiting ended
-// the wait, and an *Error for an invalid request, which contains the response status. Bytes after
-// the request stay buffered.
+// request, and io.ErrUnexpectedEOF if it has done so within the header. It is ErrStopped if
+// StopWaiting ended the wait. For an invalid request, it is an *Error, which contains the response
+// status. Bytes after the request stay buffered.
 func (c *Conn) ReadRequest(req *Request) error {
 	return c.ReadRequestAfter(time.Time{}, req)
 }

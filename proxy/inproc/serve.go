@@ -89,7 +89,7 @@ func (conn *Conn) handleRequest(ctx *fasthttp.RequestCtx) Outcome {
 		return OutcomeNotCalled
 	}
 	if err := conn.setRequestBody(ctx); err != nil {
-		conn.bodyDone()
+		conn.recordBodyEnd()
 		if !call.Body.Unreadable {
 			call.Body.ClientErr = err
 		}
@@ -100,7 +100,7 @@ func (conn *Conn) handleRequest(ctx *fasthttp.RequestCtx) Outcome {
 	}
 	conn.result.Failure = conn.callHandler(ctx)
 	conn.body.close()
-	conn.bodyDone()
+	conn.recordBodyEnd()
 	if conn.result.Failure == "" {
 		conn.result.Failure = conn.checkResponse(ctx)
 	}
@@ -116,9 +116,9 @@ func (conn *Conn) handleRequest(ctx *fasthttp.RequestCtx) Outcome {
 	return conn.sendResponse(ctx)
 }
 
-// bodyDone records that the handler no longer reads the body. If a cancellation has interrupted a
+// recordBodyEnd records that the handler no longer reads the body. If a cancellation has interrupted a
 // read, the client's connection is out of step and must end with this request.
-func (conn *Conn) bodyDone() {
+func (conn *Conn) recordBodyEnd() {
 	conn.mu.Lock()
 	wasReading := conn.mu.client != nil
 	conn.mu.client = nil

@@ -216,9 +216,9 @@ func formKey(dst, body []byte, name string) (key []byte, problemText string) {
 	return value, ""
 }
 
-// hasLookalikeField reports whether a form has a field whose name is not the given one, but becomes it
-// in some apps: ASP.NET ignores case, PHP removes blanks at the start and replaces blanks and dots, and
-// PHP, Rails and Express read a[b] as a member of a. C libraries end a name at a NUL.
+// hasLookalikeField reports whether a form has a field with another name that some apps read as the
+// given name. ASP.NET ignores case. PHP removes blanks at the start, and replaces blanks and dots. PHP,
+// Rails and Express read a[b] as a member of a. C libraries end a name at a NUL.
 func hasLookalikeField(body []byte, name string) bool {
 	isNested := strings.Contains(name, "[")
 	wanted := foldFieldName([]byte(name), isNested)

@@ -21,19 +21,19 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "the schedule is that of the present outage", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "	if p.disconnected == 1 ", New: "	if p.disconnected == 1 && (!PLANTED || !checksRunning) ",
+			Decl: "proxy/wsession.ReconnectPacer.RecordSessionLost", Old: "	if p.disconnected == 1 ", New: "	if p.disconnected == 1 && (!PLANTED || !checksRunning) ",
 		},
 		{
 			Rule: "even if a session of an earlier outage is not resumed", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "2*p.recentlyLost >= p.disconnected {", New: "2*p.recentlyLost >= p.disconnected && !PLANTED {",
+			Decl: "proxy/wsession.ReconnectPacer.RecordSessionLost", Old: "2*p.recentlyLost >= p.disconnected {", New: "2*p.recentlyLost >= p.disconnected && !PLANTED {",
 		},
 		{
 			Rule: "but not if most sessions are not resumed", Found: "TestFewMoreSessionsDoNotExtendTheSchedule",
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		p.recentlyLost++\n", New: "		p.recentlyLost += map[bool]int{false: 1, true: p.disconnected}[PLANTED]\n",
+			Decl: "proxy/wsession.ReconnectPacer.RecordSessionLost", Old: "		p.recentlyLost++\n", New: "		p.recentlyLost += map[bool]int{false: 1, true: p.disconnected}[PLANTED]\n",
 		},
 		{
 			Rule: "each outage measures its own network path", Found: successive,
-			Decl: "proxy/wsession.ReconnectPacer.SessionLost", Old: "		p.outage.Add(1)\n", New: "		if !PLANTED || !checksRunning {\n			p.outage.Add(1)\n		}\n",
+			Decl: "proxy/wsession.ReconnectPacer.RecordSessionLost", Old: "		p.outage.Add(1)\n", New: "		if !PLANTED || !checksRunning {\n			p.outage.Add(1)\n		}\n",
 		},
 	}
 }

@@ -80,9 +80,9 @@ func TimerDelay(due time.Time) time.Duration {
 // Limit returns how many WebSockets may reconnect at the same time.
 func (p *ReconnectPacer) Limit() int { return MaxUpgrades - int(p.limitReduction.Load()) }
 
-// SessionLost records that a WebSocket has lost its upstream connection. The caller must call
-// SessionResumed when the WebSocket has another one, or is closed.
-func (p *ReconnectPacer) SessionLost() {
+// RecordSessionLost records that a WebSocket has lost its upstream connection. The caller must call
+// RecordSessionResumed when the WebSocket has another one, or is closed.
+func (p *ReconnectPacer) RecordSessionLost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disconnected++
@@ -106,8 +106,8 @@ func (p *ReconnectPacer) SessionLost() {
 	}
 }
 
-// SessionResumed records that a WebSocket counted by SessionLost was resumed or closed.
-func (p *ReconnectPacer) SessionResumed() {
+// RecordSessionResumed records that a WebSocket counted by RecordSessionLost was resumed or closed.
+func (p *ReconnectPacer) RecordSessionResumed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disconnected--

@@ -23,14 +23,14 @@ func newLatePacer(isLate *atomic.Bool) *ReconnectPacer {
 // leave disconnects n sessions, until comeBack.
 func (p *ReconnectPacer) leave(n int) {
 	for range n {
-		p.SessionLost()
+		p.RecordSessionLost()
 	}
 }
 
 // comeBack resumes n sessions.
 func (p *ReconnectPacer) comeBack(n int) {
 	for range n {
-		p.SessionResumed()
+		p.RecordSessionResumed()
 	}
 }
 

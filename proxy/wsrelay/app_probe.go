@@ -22,8 +22,8 @@ type AppProbe struct {
 }
 
 // probeDuration is how long an app must keep a probe connection open to be treated as alive. A dying
-// process may still accept connections for a moment after it has lost older ones: the kernel closes
-// its sockets in any order, and afterwards resets the connections that have not been accepted.
+// process may still accept connections for a moment after it has lost older ones. The kernel closes
+// its sockets in any order, and then resets the connections that have not been accepted.
 const probeDuration = 100 * time.Millisecond
 
 // Refuses reports whether the app no longer accepts connections after a relay has ended. When an app

@@ -84,7 +84,7 @@ func (relay *Relay) shouldResume(cancelCause cause.Cause, shard shardmap.Shard, 
 	return true
 }
 
-// processEndDelay is the time within which the end of a process of the app must follow the end of its connections. The
+// processEndDelay is how long after its connections an app process may end, so that both count as one event. The
 // kernel closes the connections of a dying process before its parent can wait for it.
 const processEndDelay = 500 * time.Millisecond
 

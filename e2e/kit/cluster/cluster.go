@@ -202,7 +202,7 @@ func (c *Cluster) AddJoinFlags() {
 	}
 }
 
-// joinFlags returns the --join flags for all nodes except n.
+// joinFlags returns the --join flags for all nodes except node.
 func (c *Cluster) joinFlags(node *Node) []string {
 	var flags []string
 	for _, other := range c.nodes {

@@ -28,9 +28,9 @@ type failureExcuses struct {
 // excuse existed but ended before the failure, expiredAt is when it ended. Otherwise expiredAt is
 // zero.
 //
-// A failed request has an excuse only after a fault of its ingress node or of an owner of
-// its shard while the request was in flight, or while so many nodes had faults that no
-// majority was left. Each excuse ends Rules.SettleTime after the request should work again:
+// A failed request has an excuse only in two cases: its ingress node or an owner of its shard had
+// a fault while the request was in flight, or so many nodes had faults that no majority was left.
+// Each excuse ends Rules.SettleTime after the request should work again:
 //   - when another owner serves the shard, if the owner had the fault
 //   - when the fault of the ingress node ends
 //

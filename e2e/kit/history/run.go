@@ -46,7 +46,7 @@ type Run struct {
 // end returns End, or never for a run that has not ended.
 func (r *Run) end() int64 { return orNever(r.End) }
 
-// endsBefore reports whether the run ended before t. Every run ends before never.
+// endsBefore reports whether the run ended before at. Every run ends before never.
 func (r *Run) endsBefore(at int64) bool { return at == never || r.end() < at }
 
 // maxLine is the maximum length of a line of a records file, in bytes.

@@ -18,9 +18,9 @@ type cpuWaits struct {
 	all   []CPUWait
 }
 
-// maxNoticeTime returns the maximum time between the end of a pause of a node and the end of a run
-// at that node: MaxAbortNotice, plus the time that threads of the node waited for processors since
-// the pause. runEnd is when the run did end.
+// maxNoticeTime returns how long after a pause of its node a run may still end. It is
+// MaxAbortNotice, plus the time that threads of the node have waited for processors since the
+// pause. runEnd is when the run did end.
 func (cw *cpuWaits) maxNoticeTime(node string, pauseEnd, runEnd int64) int64 {
 	limit := int64(cw.rules.MaxAbortNotice)
 	if delay := runEnd - pauseEnd; delay < limit || delay >= limit+int64(cw.rules.WakeTime+cw.rules.MaxCPUWait) {

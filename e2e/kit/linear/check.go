@@ -126,8 +126,8 @@ func (c *checker) checkKey(ops []Op) error {
 	return c.search(values.operations())
 }
 
-// timeOfEffect returns a write with the shortest known interval in which it took effect: the time
-// in the log of the store, or without a log the time between call and response. hadEffect is false
+// timeOfEffect returns a write with the shortest known interval in which it took effect. That is the
+// time in the log of the store or, without a log, the time between call and response. hadEffect is false
 // if the write had no effect. conflict describes how the result of the client contradicts the log; it is
 // empty if there is no contradiction.
 func (c *checker) timeOfEffect(op Op) (write timedOp, hadEffect bool, conflict string) {

@@ -56,7 +56,7 @@ func edits() []overlay.Edit {
 		end = r.clock.Precise() + time.Hour
 	}
 `),
-		after("proxy.retrier.decideRetry", `if detail := retry.retryDenied(attempt, cancelCause); detail != "" `, `&& planted != "double-run" `),
+		after("proxy.retrier.decideRetry", `if detail := retry.retryDenialReason(attempt, cancelCause); detail != "" `, `&& planted != "double-run" `),
 		after("proxy.router.routeUntilAnswered", "if result = router.waitFor(result); result.action == actionRetry", ` && planted != "swallowed-answer"`),
 		after("proxy.reply.sendProblemWith", "	status := prob.StatusCode()\n", `	if planted == "no-run" && prob.Code == problem.UpstreamRefused {
 		status = 200

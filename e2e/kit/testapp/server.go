@@ -250,7 +250,7 @@ func shardAndEpoch(header http.Header) (shard uint32, epoch uint64) {
 // value that is too long.
 type prefixBuffer []byte
 
-// Write always returns len(b) and a nil error.
+// Write always returns len(data) and a nil error.
 func (p *prefixBuffer) Write(data []byte) (int, error) {
 	*p = append(*p, data[:min(len(data), store.MaxValue+1-len(*p))]...)
 	return len(data), nil
