@@ -115,30 +115,24 @@ func (s *Sender) Run(ctx context.Context) {
 		events, moreAvailable := s.next()
 		switch {
 		case target == nil:
-			s.wait(ctx, nil, forever)
+			s.wait(ctx, nil, nil)
 		case len(events) == 0:
-			s.wait(ctx, moreAvailable, forever)
+			s.wait(ctx, moreAvailable, nil)
 		default:
-			s.wait(ctx, nil, s.deliver(ctx, target, events))
+			if pause := s.deliver(ctx, target, events); pause > 0 {
+				s.wait(ctx, nil, time.After(pause))
+			}
 		}
 	}
 	s.finish(context.WithoutCancel(ctx))
 }
 
-// forever is a pause without an end.
-const forever time.Duration = 1<<63 - 1
-
-// wait returns when wake is closed, the pause is over, the target has changed, or ctx ends.
-func (s *Sender) wait(ctx context.Context, wake <-chan struct{}, pause time.Duration) {
-	if pause <= 0 {
-		return
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+// wait returns when wake is closed, the pause is over, the target has changed, or ctx ends. A nil channel never wakes.
+func (s *Sender) wait(ctx context.Context, wake <-chan struct{}, pause <-chan time.Time) {
 	select {
 	case <-wake:
 		s.collect(ctx)
-	case <-timer.C:
+	case <-pause:
 	case <-s.retarget:
 		s.backoff, s.rejections, s.batchLimit, s.failureLog = 0, 0, maxBatch, time.Time{}
 		s.stats.recordTarget()

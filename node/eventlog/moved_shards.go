@@ -16,9 +16,12 @@ func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.
 	if len(lists) == 0 {
 		return
 	}
-	change, reason := c.compare(previous, current), ""
-	if current.Epoch() == c.open.epoch {
-		reason = c.open.reason
+	var change event.Change
+	reason := ""
+	if current.Epoch() == c.open.epoch && uint64(previous.Epoch()) == c.open.change.Base {
+		change, reason = c.open.change, c.open.reason
+	} else {
+		change = c.compare(previous, current)
 	}
 	c.o.Ring.Add(event.Event{Kind: event.ShardsMoved, Epoch: uint64(current.Epoch()), Reason: reason, Change: &change, Shards: lists})
 }
