@@ -163,6 +163,11 @@ type Config struct {
 	MaxStreams       int
 	Health           string // path of the app's health check; empty means a connection attempt only
 
+	HealthMethod   string
+	HealthHost     string   // value of the Host header; empty means the address of the app
+	HealthHeaders  []string // fields such as "X-Forwarded-Proto: https"
+	HealthStatus   []string // accepted status codes and ranges of them
+	HealthBody     string   // text that the body of the response must contain; empty means any body
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
 	HealthFall     int // consecutive failed checks after which the app is unhealthy

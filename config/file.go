@@ -120,7 +120,7 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		f.addProblem(line, key, "", "this is another name of "+match.yaml()+", which the file also contains", "keep one of them")
 		return
 	}
-	texts, ok := scalarTexts(entry.Value, match.isList)
+	texts, ok := scalarTexts(entry.Value, match.separator)
 	if !ok {
 		remedy := "write " + match.yaml() + ": " + match.example()
 		f.addProblem(line, match.name, "", "the value has the wrong form", remedy)
@@ -134,6 +134,9 @@ func (s setting) example() string {
 	word := s.metavar
 	if len(s.defaults) > 0 {
 		word = s.defaults[0]
+	}
+	if strings.Contains(word, ": ") {
+		word = "'" + word + "'"
 	}
 	if s.isList {
 		return "[" + word + "]"
@@ -160,7 +163,7 @@ func (f *file) readRoutes(entry *ast.MappingValueNode) {
 			f.readRouteSettings(scalarText(routeEntry.Key), settings)
 			continue
 		}
-		keys, ok := scalarTexts(routeEntry.Value, true)
+		keys, ok := scalarTexts(routeEntry.Value, ",")
 		if !ok {
 			f.addProblem(lineOf(routeEntry.Key), routesKey, scalarText(routeEntry.Key), "the value has the wrong form", remedy)
 			continue
@@ -184,7 +187,11 @@ func (f *file) readRouteSettings(prefix string, entries []*ast.MappingValueNode)
 			route.Headers = f.readHeaders(entry, routesKey, prefix)
 			continue
 		}
-		texts, ok := scalarTexts(entry.Value, name == "key")
+		separator := ""
+		if name == "key" {
+			separator = ","
+		}
+		texts, ok := scalarTexts(entry.Value, separator)
 		switch {
 		case !slices.Contains(routeSettingNames(), name):
 			remedy := "use " + strings.Join(routeSettingNames(), ", ")
@@ -233,9 +240,11 @@ func tableEntries(node ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// scalarTexts returns the value of a key: one text, or any number of them for a list. It returns false if
+// scalarTexts returns the value of a key: one text, or any number of them for a list. separator separates
+// the elements of a list in one text; empty means that the value is no list. scalarTexts returns false if
 // the node has another form.
-func scalarTexts(node ast.Node, isList bool) ([]string, bool) {
+func scalarTexts(node ast.Node, separator string) ([]string, bool) {
+	isList := separator != ""
 	if sequence, ok := node.(*ast.SequenceNode); ok && isList {
 		var texts []string
 		for _, element := range sequence.Values {
@@ -250,7 +259,7 @@ func scalarTexts(node ast.Node, isList bool) ([]string, bool) {
 		return nil, false
 	}
 	if isList {
-		return splitList(scalarText(node)), true
+		return splitList(scalarText(node), separator), true
 	}
 	return []string{scalarText(node)}, true
 }

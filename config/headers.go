@@ -70,7 +70,7 @@ func (f *file) headerTable(entry *ast.MappingValueNode, names []string, key, val
 func (f *file) readHeaderRule(target *headerrules.Rules, entry *ast.MappingValueNode, key, value string) {
 	kind := scalarText(entry.Key)
 	if kind == "remove" {
-		names, ok := scalarTexts(entry.Value, true)
+		names, ok := scalarTexts(entry.Value, ",")
 		if !ok {
 			f.addProblem(lineOf(entry.Key), key, value, "the value of remove has the wrong form", "write names like [Server, X-Powered-By]")
 		}
@@ -83,7 +83,7 @@ func (f *file) readHeaderRule(target *headerrules.Rules, entry *ast.MappingValue
 		return
 	}
 	for _, field := range f.uniqueEntries(entries, key) {
-		texts, ok := scalarTexts(field.Value, false)
+		texts, ok := scalarTexts(field.Value, "")
 		if !ok {
 			f.addProblem(lineOf(field.Key), key, value, "the value of the field "+scalarText(field.Key)+" has the wrong form", "write one text")
 			continue

@@ -99,7 +99,7 @@ func (l layer) checkRepetition(match setting, text string) *Problem {
 func (l layer) add(match setting, val string) {
 	given := layerValue{texts: []string{val}, origin: "flag"}
 	if match.isList {
-		given.texts = append(l[match.name].texts, splitList(val)...)
+		given.texts = append(l[match.name].texts, splitList(val, match.separator)...)
 		if val == "" && match.emptyResets {
 			given.texts = nil
 		}
@@ -130,7 +130,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 		if i := slices.Index(known, name); i >= 0 {
 			texts := []string{text}
 			if table[i].isList {
-				texts = splitList(text)
+				texts = splitList(text, table[i].separator)
 			}
 			result[table[i].name] = layerValue{texts: texts, origin: name}
 			continue
@@ -154,9 +154,9 @@ func withoutEnvPrefix(known []string) []string {
 }
 
 // splitList splits a list in one text.
-func splitList(text string) []string {
+func splitList(text, separator string) []string {
 	var parts []string
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(text, separator) {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)
 		}

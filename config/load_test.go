@@ -173,7 +173,7 @@ func TestLongestRouteComesFirst(t *testing.T) {
 // read again: one table drives all of them.
 func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
-		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "exec": "app {addr}", "exec-per": "shard", "exec-dir": "/e", "exec-ready": "/r", "exec-idle": "5m", "exec-max": "9", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "shard-queue": "4", "max-key-inflight": "2", "key-limit": "rate=10/s; burst=20", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "region": "eu", "role": "app,db", "meta": "rack=r7,note=a b", "app-version": "2.1 b",
+		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "exec": "app {addr}", "exec-per": "shard", "exec-dir": "/e", "exec-ready": "/r", "exec-idle": "5m", "exec-max": "9", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "shard-queue": "4", "max-key-inflight": "2", "key-limit": "rate=10/s; burst=20", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "health-method": "POST", "health-host": "app.example:80", "health-header": "Accept: text/html, */*", "health-status": "200,3xx", "health-body": "ok, thanks", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "region": "eu", "role": "app,db", "meta": "rack=r7,note=a b", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "finalize-after": "2h",
 		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "cookie": "name=app-key; max-age=1h", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
@@ -195,6 +195,9 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		}
 		if name == "cookie" {
 			all = append(all, "SHARDWAY_ON_MISSING_KEY=cookie")
+		}
+		if strings.HasPrefix(name, "health-") {
+			all = append(all, "SHARDWAY_HEALTH=/h")
 		}
 		if name == "shard-queue" {
 			all = append(all, "SHARDWAY_MAX_SHARD_INFLIGHT=1")
@@ -236,7 +239,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 
 // quoted is s as it has to stand in YAML.
 func quoted(s string) string {
-	if strings.HasPrefix(s, "[") {
+	if strings.HasPrefix(s, "[") || strings.Contains(s, ": ") {
 		return "'" + s + "'"
 	}
 	return s

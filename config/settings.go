@@ -18,6 +18,7 @@ type setting struct {
 	shownDefault  string                     // default in words, if defaults does not describe it
 	metavar       string                     // placeholder of the value in the help; empty means a switch
 	isList        bool                       // a list: the flag may be repeated
+	separator     string                     // with isList, what separates the elements in one text
 	group         string                     // heading in the help
 	help          string                     // one line
 	valueOf       func(*Config) settingValue // returns the field of a Config, to parse, check and format it
@@ -45,7 +46,18 @@ func newSetting(name, metavar, defaultText, help string, valueOf func(*Config) s
 	return row
 }
 
-func (s setting) asList() setting                      { s.isList = true; return s }
+// asList makes the setting a list whose elements are separated by commas in one text.
+func (s setting) asList() setting {
+	s.isList, s.separator = true, ","
+	return s
+}
+
+// asLines makes the setting a list whose elements are lines in one text, because they may contain commas.
+func (s setting) asLines() setting {
+	s.isList, s.separator = true, "\n"
+	return s
+}
+
 func (s setting) withShownDefault(text string) setting { s.shownDefault = text; return s }
 func (s setting) withoutYAML() setting                 { s.flagOnly = true; return s }
 func (s setting) asReloadable() setting                { s.reloadable = true; return s }
@@ -138,6 +150,16 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue { return numberValue{field: &c.MaxStreams, min: 1, max: 65535} }),
 		newSetting("health", "PATH", "", "path of the app's health check",
 			func(c *Config) settingValue { return textValue{&c.Health, checkPath} }).withShownDefault("connect only"),
+		newSetting("health-method", "METHOD", "GET", "with --health, method of the request",
+			func(c *Config) settingValue { return textValue{&c.HealthMethod, checkHealthMethod} }),
+		newSetting("health-host", "HOST", "", "with --health, Host header of the request",
+			func(c *Config) settingValue { return textValue{&c.HealthHost, checkHealthHost} }).withShownDefault("the address of the app"),
+		newSetting("health-header", "NAME: VALUE", "", "with --health, header field of the request, like X-Forwarded-Proto: https; one in each line of the variable",
+			func(c *Config) settingValue { return textListValue{&c.HealthHeaders, checkHealthHeader} }).asLines(),
+		newSetting("health-status", "STATUS", "200-399", "with --health, status of the response of a healthy app: codes and ranges like 200, 200-399 or 2xx",
+			func(c *Config) settingValue { return textListValue{&c.HealthStatus, checkStatusRange} }).asList(),
+		newSetting("health-body", "TEXT", "", "with --health, text in the first 64 KiB of the body of the response of a healthy app",
+			func(c *Config) settingValue { return textValue{&c.HealthBody, checkHealthBody} }).withShownDefault("any"),
 		newSetting("hooks", "URL|PATH", "", "address, or path of the app, to which the node sends hook calls; clients get 404 for the path",
 			func(c *Config) settingValue { return textValue{&c.Hooks, checkHooks} }).withShownDefault("none: no hooks"),
 		newSetting("health-interval", "DURATION", "500ms", "time between two health checks, ± 10 %; a refused connection triggers a check, at most every 100 ms",

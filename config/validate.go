@@ -102,6 +102,7 @@ func (c *Config) rules() []rule {
 	rules = append(rules, c.cookieRules()...)
 	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
+	rules = append(rules, c.healthRules()...)
 	rules = append(rules, c.execRules()...)
 	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)

@@ -345,7 +345,7 @@ func TestConfigHasEverySetting(t *testing.T) {
 	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "NodeJoined": true, "NodeRejoined": true, "NodeLeft": true, "RebalanceStarted": true, "RebalanceCompleted": true, "ClusterHealthChanged": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true, "Headers": true}
 	for _, s := range config.Settings() {
 		switch s.Name {
-		case "upstream", "health", "health-interval", "health-timeout", "health-fall", "health-rise", "hooks", "config", // those of an app in another process, and File
+		case "upstream", "health", "health-interval", "health-timeout", "health-fall", "health-rise", "health-method", "health-host", "health-header", "health-status", "health-body", "hooks", "config", // those of an app in another process, and File
 			"exec", "exec-per", "exec-dir", "exec-ready", "exec-idle", "exec-max":
 			continue
 		}

@@ -136,7 +136,7 @@ func (c *debugCommand) collect(ctx context.Context, session *session, client *cl
 }
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
-// the content of all secret files to the redactor, because other files may contain the same secrets.
+// the content of all secret files, and the fields of health checks, to the redactor, because other files may contain the same secrets.
 func (c *debugCommand) settings(session *session, secrets *bundle.Redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {
@@ -152,6 +152,12 @@ func (c *debugCommand) settings(session *session, secrets *bundle.Redactor) ([]b
 			content = []byte(file) // the user may have specified the secret itself
 		}
 		secrets.Add(content)
+	}
+	for _, text := range cfg.HealthHeaders { // a header field may contain the credentials of the app
+		if _, fieldValue, isField := strings.Cut(text, ":"); isField {
+			text = fieldValue
+		}
+		secrets.Add([]byte(text))
 	}
 	report := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
 	if configErr, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is

@@ -49,6 +49,7 @@ func TestBundleContainsStateAndNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	_, secret, _ := run(t, "keygen")
 	token := base64.RawURLEncoding.EncodeToString([]byte("a token of thirty-two bytes, all"))
+	credentials := base64.StdEncoding.EncodeToString([]byte("probe:health checks only"))
 	write := func(name, text string) string {
 		name = filepath.Join(dir, name)
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -57,7 +58,7 @@ func TestBundleContainsStateAndNoSecret(t *testing.T) {
 		return name
 	}
 	secretFile, tokenFile := write("secret", secret), write("token", "me "+token+"\n")
-	settings := write("s.yaml", "secret_file: "+secretFile+"\nadmin_write_token_file: "+tokenFile+"\nzone: east\n")
+	settings := write("s.yaml", "secret_file: "+secretFile+"\nadmin_write_token_file: "+tokenFile+"\nzone: east\nupstream: http://a\nhealth: /h\nhealth_header: ['Authorization: Basic "+credentials+"']\n")
 	log := write("log", strings.Repeat("an old line\n", 200_000)+"GET /?token="+token+"\n"+secret+"the last line\n")
 	n := start(t, app(t), "--admin-write-token-file="+tokenFile)
 	n.get(t, "http://"+n.listen+"/", 200)
@@ -82,7 +83,7 @@ func TestBundleContainsStateAndNoSecret(t *testing.T) {
 	if got := len(all["log.txt"]); got > 1<<20 || !strings.HasPrefix(all["log.txt"], "an old line\n") {
 		t.Errorf("%d bytes of the log, which begin with %.20q", got, all["log.txt"])
 	}
-	hidden := append(strings.Fields(secret), token)
+	hidden := append(strings.Fields(secret), token, credentials)
 	for name, text := range all {
 		for _, word := range hidden {
 			if len(word) >= 16 && strings.Contains(text, word) {

@@ -192,6 +192,45 @@ func TestUnhealthyAppMakesTheNodeUnready(t *testing.T) {
 	}
 }
 
+// The health check decides for each app instance of a node, with the configured request and response.
+func TestHealthCheckDecidesForEachInstance(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for _, state := range []string{"starting", "ready"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path != "/state":
+				_, _ = io.WriteString(w, state)
+			case r.Method != http.MethodPost || r.Host != "app.example" || r.Header.Get("Accept") != "text/plain, */*":
+				w.WriteHeader(http.StatusBadRequest)
+			default:
+				w.WriteHeader(http.StatusTeapot)
+				_, _ = io.WriteString(w, "state: "+state)
+			}
+		}))
+		t.Cleanup(s.Close)
+		urls = append(urls, s.URL)
+	}
+	n := start(t, urls[0], "--upstream="+urls[1], "--health=/state", "--health-method=POST", "--health-host=app.example", "--health-header=Accept: text/plain, */*",
+		"--health-status=2xx,418", "--health-body=state: ready", "--returns=any")
+	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
+	for range 20 {
+		if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "ready" {
+			t.Fatalf("the instance that is %s got a request", body)
+		}
+	}
+	out := ""
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out, `the app answered /state without "state: ready" in the body`); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the status does not name the cause:\n%s", out)
+		}
+		_, out, _ = run(t, "status --admin "+n.admin)
+	}
+	if code := n.finish(t); code != 0 {
+		t.Errorf("exit %d\n%s", code, n.log.String())
+	}
+}
+
 //nolint:tparallel // its parts need the running node
 func TestFailedStartNamesTheRemedy(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func checkField(kind string, field Field, direction Direction, keyFields []strin
 			Remedy: "use another field, or let the app read Shardway-Key",
 		}
 	}
-	if !isFieldValue(field.Value) {
+	if !IsFieldValue(field.Value) {
 		return &valueerr.Error{
 			Key: kind, Value: field.Value, Wrong: "not the value of a header field (RFC 9110, section 5.5)",
 			Remedy: "use visible ASCII, spaces and tabs, without a space at an end",
@@ -139,8 +139,8 @@ func isReserved(normal string, direction Direction) bool {
 	return slices.Contains(reserved, normal)
 }
 
-// isFieldValue reports whether text is a field value of visible ASCII, spaces and tabs.
-func isFieldValue(text string) bool {
+// IsFieldValue reports whether text is a field value of visible ASCII, spaces and tabs.
+func IsFieldValue(text string) bool {
 	if strings.Trim(text, " \t") != text {
 		return false
 	}

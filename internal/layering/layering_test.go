@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"ack/scale":         {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":         {"internal/fieldname", "internal/valueerr", "internal/suggest", "keysource/jsonkey"},
 		"keysource/jsonkey": {},
-		"config":            {"shardmap", "internal/nodelabel", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
+		"config":            {"shardmap", "internal/nodelabel", "internal/fieldname", "internal/headerrules", "keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest", "internal/execcommand"},
 		// Beside each other, below proxy.
 		"queue":         {"internal/linkedlist"},
 		"diagnosis":     {},

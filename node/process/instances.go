@@ -31,7 +31,7 @@ func newInstance(conf *config.Config, url string) (instance, error) {
 	}
 	reported := &appInstance{}
 	return instance{dial: dial, watch: node.AppInstance{
-		Check:    appChecker(dial, config.UpstreamAddressOf(url), conf.Health, reported),
+		Check:    appChecker(dial, config.UpstreamAddressOf(url), conf.HealthCheck(), reported),
 		Reported: reported.get,
 	}}, nil
 }
