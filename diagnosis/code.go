@@ -6,6 +6,11 @@ type Code string
 
 // The codes, in the order of findings of the same severity: causes come before their effects.
 const (
+	TwoLeaders          Code = "two-leaders"
+	TwoOwners           Code = "two-owners"
+	LeaseTooLong        Code = "lease-too-long"
+	OwnerNotMember      Code = "owner-not-member"
+	LeaderNotMember     Code = "leader-not-member"
 	NoQuorum            Code = "no-quorum"
 	Bootstrapping       Code = "bootstrapping"
 	NoPeers             Code = "no-peers"
@@ -52,6 +57,7 @@ const (
 // Codes returns all codes of Findings in order.
 func Codes() []Code {
 	return []Code{
+		TwoLeaders, TwoOwners, LeaseTooLong, OwnerNotMember, LeaderNotMember,
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, WebhookFailing, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,

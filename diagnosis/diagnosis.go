@@ -10,6 +10,7 @@ import (
 // Findings returns the findings for in, most severe first.
 func Findings(in Inputs) []Finding {
 	findings := slices.Concat(
+		contradictionFindings(in),
 		clusterFindings(in),
 		appFindings(in),
 		servingFindings(in),

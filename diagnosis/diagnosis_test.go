@@ -278,6 +278,21 @@ func servingTable() []want {
 
 func machineTable() []want {
 	return []want{
+		{"two leaders", with(func(in *diagnosis.Inputs) {
+			in.Contradictions.TwoLeaders = &diagnosis.LeaderPair{Term: 7, First: "a", Second: "b"}
+		}), []string{"outage two-leaders: nodes a and b both led the cluster in term 7"}},
+		{"two owners", with(func(in *diagnosis.Inputs) {
+			in.Contradictions.TwoOwners = &diagnosis.OwnerPair{Shard: 5, Epoch: 12, First: "a", Second: "b/2"}
+		}), []string{"outage two-owners: shard 5 belonged to a and to b/2 under ownership epoch 12"}},
+		{"two maps", with(func(in *diagnosis.Inputs) {
+			in.Contradictions.TwoOwners = &diagnosis.OwnerPair{Epoch: 12, First: "a", Second: "b", IsWholeMap: true}
+		}), []string{"outage two-owners: nodes a and b have different shard maps of epoch 12"}},
+		{"a lease is too long", with(func(in *diagnosis.Inputs) { in.Contradictions.LeaseExcess = 2 * time.Second }), []string{
+			"outage lease-too-long: the lease of node a ended 2s later than the leader had granted it",
+		}},
+		{"owners and a leader outside the cluster", with(func(in *diagnosis.Inputs) {
+			in.Contradictions.OwnersNotMembers, in.Contradictions.LeaderNotMember = []string{"x", "y"}, "z"
+		}), []string{"outage owner-not-member: x and y own shards and are not in the cluster", "outage leader-not-member: node z leads the cluster and is not one of its voters"}},
 		{"the disk hangs", with(func(in *diagnosis.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
 		{"the disk hung while it led", with(func(in *diagnosis.Inputs) { in.DiskStalled, in.LeaderUnknown, in.Leader = true, true, "" }), []string{
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",

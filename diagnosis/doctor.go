@@ -114,7 +114,7 @@ func Merge(all ...[]Finding) []Finding {
 // nodes report two different problems.
 func isNodeSpecific(code Code) bool {
 	return slices.Contains([]Code{
-		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, ProcessFailing, DiskSlow, ClockJump, CertificateExpiring,
+		LeaseTooLong, NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, ProcessFailing, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure, WebhookFailing,
 	}, code)
 }

@@ -68,6 +68,9 @@ type Inputs struct {
 	// NotInMap means that this node is not in the map yet although it should be.
 	NotInMap bool
 
+	// Contradictions are observations that contradict a guarantee.
+	Contradictions Contradictions
+
 	// The app of this node.
 
 	// Acquiring describes the shards that the app has been acquiring for a while; empty means none.

@@ -69,6 +69,7 @@ type agent struct {
 	roundTrips        heartbeat.RoundTrips
 	answers           chan ack.Answer   // unbuffered: responses of another node; heartbeat.Client stops sending when its ctx ends
 	ownAnswers        <-chan ack.Answer // responses of the leader loop of this node
+	leaseGranted      atomic.Int64      // latest end of a lease that the leader has granted, by the clock of the node
 	lastAnswer        atomic.Int64      // when the last accepted response arrived, by the clock of the node; zero means never
 
 	// Another process with the ID of this node. Because of it the leader refuses the heartbeats of this node.
@@ -414,6 +415,9 @@ func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.
 // handleAnswer handles a response of the leader to a heartbeat. protocol decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
 func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
+	if answer.ServeFor > 0 { // stored before protocol publishes the lease
+		a.leaseGranted.Store(max(a.leaseGranted.Load(), int64(now+answer.LeaseDuration)))
+	}
 	switch a.protocol.HandleAnswer(now, answer) {
 	case ackagent.AnswerIgnored:
 	case ackagent.AnswerCounted:
@@ -432,6 +436,9 @@ func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
 		}
 	}
 }
+
+// LeaseGrantedUntil returns the latest time of the clock at which the leader let a lease of this node end.
+func (a *agent) LeaseGrantedUntil() time.Duration { return time.Duration(a.leaseGranted.Load()) }
 
 // onAnswerAccepted records a response of the leader that protocol has accepted.
 func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {

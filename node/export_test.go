@@ -13,6 +13,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
+	"shardway/node/findings"
 	"shardway/node/leaderloop"
 	"shardway/proxy/poison"
 	"shardway/proxy/route"
@@ -49,6 +50,9 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 	_, release, err := n.router.Admit(s)
 	return release, err == nil
 }
+
+// ForgeKnowledge changes what the node knows, so that it contradicts a guarantee.
+func (n *Node) ForgeKnowledge(forged findings.ForgedKnowledge) { n.monitor.ForgeKnowledge(forged) }
 
 // Explain returns the explanation of a finding for requests that are queued for this reason.
 func (n *Node) Explain(why route.Reason) route.Explanation { return n.monitor.Explain(why) }

@@ -132,6 +132,7 @@ func (s membershipRequests) handlers() map[control.Kind]control.Handler {
 			report, err := s.suspicion.Report(ctx, consensus.ServerID(from.Node, from.Disk))
 			return campaign.WireReportOf(report), err
 		},
+		control.Statement: func(context.Context, control.Caller, control.Request) (any, error) { return s.monitor.Statement(), nil },
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return s.monitor.Reach(ctx, from.Node), nil
 		},

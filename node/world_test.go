@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/diagnosis"
 	"shardway/e2e/kit/history"
 	"shardway/internal/clock"
 	"shardway/internal/simnet"
@@ -39,6 +40,7 @@ type world struct {
 	writes  time.Duration // delay of each write to a new node's disk, from the first write on
 	witness *witness      // nil means that no requests are sent
 	rests   bool          // the processes see that they use almost no processor time
+	forges  bool          // the test forges contradictions, so that nodes may report them
 	moment  func()        // what until runs between two checks of its condition
 	newest  *shardmap.Map // the newest committed map seen; nil at first
 	maps    int           // how many maps were seen, and how many shards they moved
@@ -96,6 +98,7 @@ func newWorld(t *testing.T) *world {
 // close ends all processes and the network inside the bubble.
 func (w *world) close() {
 	for _, n := range w.names {
+		w.wantNoContradiction(w.all[n])
 		w.all[n].kill()
 	}
 	w.net.Close()
@@ -236,6 +239,7 @@ func (p *process) kill() {
 	default:
 	}
 	p.killed = true
+	p.w.wantNoContradiction(p)
 	if p.w.witness != nil {
 		p.w.witness.fails(p.name, history.Killed)
 	}
@@ -378,6 +382,21 @@ func (w *world) check() {
 	running := w.running()
 	if w.changed(running) {
 		w.admitted(running)
+	}
+}
+
+// wantNoContradiction fails the test if a node has reported a contradiction, unless the test forges them. Nodes
+// report it for an hour, so the check at the end of a process is enough.
+func (w *world) wantNoContradiction(p *process) {
+	w.t.Helper()
+	if w.forges || p.node == nil {
+		return
+	}
+	for _, f := range p.node.Findings() {
+		switch f.Code {
+		case diagnosis.TwoLeaders, diagnosis.TwoOwners, diagnosis.LeaseTooLong, diagnosis.OwnerNotMember, diagnosis.LeaderNotMember:
+			w.t.Errorf("node %s reports: %s", p.name, f)
+		}
 	}
 }
 

@@ -35,5 +35,6 @@ const (
 	Forget           Kind = "forget"    // from the leader: remove a removed node from gossip
 	SuspectsLeader   Kind = "missing"   // to a voter: report whether it suspects its leader
 	Reachable        Kind = "reachable" // report whether the node reaches the sender's peer port
+	Statement        Kind = "state"     // return what the node knows about leader and map
 	Batch            Kind = "several"   // reply to several requests
 )

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -35,7 +36,7 @@ const (
 )
 
 // inputs collects the inputs of the findings.
-func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
+func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	state := m.options.Router.State()
 	committed := state.Committed()
 	in := diagnosis.Inputs{
@@ -72,6 +73,7 @@ func (m *Monitor) inputs(now time.Time) diagnosis.Inputs {
 	if isUpToDate {
 		m.addReplicatedInputs(&in)
 	}
+	m.addContradictions(ctx, now, &in, isUpToDate)
 	return in
 }
 

@@ -13,6 +13,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/leaderloop"
+	"shardway/node/selfcheck"
 	"shardway/shardmap"
 )
 
@@ -73,7 +74,7 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 	if leaderID == string(m.options.Self) {
 		return m.queryLeaderSeparately(ctx)
 	}
-	questions := []control.Request{{Kind: control.NodeViews}, {Kind: control.Suspects}, m.differencesRequest(), {Kind: control.Unconfirmed}}
+	questions := []control.Request{{Kind: control.NodeViews}, {Kind: control.Suspects}, m.differencesRequest(), {Kind: control.Unconfirmed}, {Kind: control.Statement}}
 	if m.options.View.HasNextLevel() {
 		questions = append(questions, control.Request{Kind: control.FormatVersion})
 	}
@@ -92,11 +93,11 @@ func (m *Monitor) QueryLeader(ctx context.Context, leaderID string) (report Lead
 		m.options.Log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return report
 	}
-	return m.decodeReport(replies)
+	return m.decodeReport(leaderID, replies)
 }
 
 // decodeReport decodes the replies to the questions of QueryLeader, in the order of the questions.
-func (m *Monitor) decodeReport(replies []control.Reply) (report LeaderReport) {
+func (m *Monitor) decodeReport(leaderID string, replies []control.Reply) (report LeaderReport) {
 	if members, ok := control.DecodeReply[[]leaderloop.WireMember](replies[0]); ok {
 		var err error
 		if report.Views, err = leaderloop.MemberViews(members); err != nil {
@@ -115,9 +116,12 @@ func (m *Monitor) decodeReport(replies []control.Reply) (report LeaderReport) {
 	if unreachable, ok := control.DecodeReply[[]diagnosis.UnreachablePeerPort](replies[3]); ok {
 		report.Unreachable = unreachable
 	}
-	if hasNextLevel := len(replies) > 4; !hasNextLevel {
+	if statement, ok := control.DecodeReply[selfcheck.Statement](replies[4]); ok {
+		m.selfCheck.receive(leaderID, statement)
+	}
+	if hasNextLevel := len(replies) > 5; !hasNextLevel {
 		report.Upgrade = &api.UpgradeState{}
-	} else if upgrade, ok := control.DecodeReply[api.UpgradeState](replies[4]); ok {
+	} else if upgrade, ok := control.DecodeReply[api.UpgradeState](replies[5]); ok {
 		report.Upgrade = &upgrade
 	}
 	return report

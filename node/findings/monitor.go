@@ -25,6 +25,7 @@ import (
 	"shardway/node/leaderloop"
 	"shardway/node/membership"
 	"shardway/node/router"
+	"shardway/node/selfcheck"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/proxy/appsilence"
@@ -79,6 +80,8 @@ type Agent interface {
 	// KeptShards counts the shards that a safe drain keeps on this node because the app has not released
 	// them, and returns the error of the first of them.
 	KeptShards() (count int, firstError string)
+	// LeaseGrantedUntil returns the latest end of a lease that the leader has granted to this node.
+	LeaseGrantedUntil() time.Duration
 }
 
 // Options contains the parts of a node that the monitor reads.
@@ -159,6 +162,7 @@ type Monitor struct {
 	leaderStream                control.PersistentStream // open stream to the leader
 	lastChange                  time.Time                // when findings or leader changed last
 	peerPort                    peerPortCheck
+	selfCheck                   selfCheck
 	appSilence                  appsilence.Report
 	appSilenceRead              time.Time // when appSilence was read
 
@@ -211,6 +215,7 @@ func New(options Options) *Monitor {
 		refusedRequests: diagnosis.BurstCounter{Window: recentPeriod},
 		lostEvents:      diagnosis.BurstCounter{Window: lostEventsPeriod},
 	}
+	m.selfCheck.checker = selfcheck.New(string(options.Self))
 	m.result.Store(&Result{})
 	m.probes.running, m.probes.reached = map[string]bool{}, map[string]bool{}
 	return m
@@ -258,7 +263,7 @@ func (m *Monitor) isStable() bool {
 func (m *Monitor) diagnose(ctx context.Context) {
 	now := time.Now()
 	m.queryLeaderIfDue(ctx, now)
-	in := m.inputs(now)
+	in := m.inputs(ctx, now)
 	m.peerPort.startIfDue(ctx, m, now, in.Bootstrap)
 	if in.Leader == "" && in.NoLeaderFor > runEvery {
 		m.probeVoters(ctx, in)

@@ -1,0 +1,168 @@
+package findings
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shardway/diagnosis"
+	"shardway/node/consensus"
+	"shardway/node/control"
+	"shardway/node/leaderloop"
+	"shardway/node/selfcheck"
+	"shardway/shardmap"
+)
+
+const (
+	// statementEvery is the interval at which the leader queries the Statement of another node, one after
+	// the other. The other nodes receive that of the leader with its report.
+	statementEvery = 5 * time.Second
+	// removalMargin is how long the removal of a node takes in addition to dead-after.
+	removalMargin = 10 * time.Second
+)
+
+// selfCheck is the state of the standing self-check. The goroutine of Run uses it, except for own and received.
+type selfCheck struct {
+	checker   *selfcheck.Checker
+	lastAsked string    // node that was queried last
+	askedAt   time.Time // time of that query
+
+	// forged changes what this node knows, so that tests of clusters can cause contradictions. nil means no change.
+	forged atomic.Pointer[ForgedKnowledge]
+
+	// mu protects the following fields.
+	mu       sync.Mutex
+	own      *shardmap.Map // map to which ownDigest belongs
+	digest   string
+	received []receivedStatement // statements that were not checked yet
+}
+
+// ForgedKnowledge changes what a node knows. nil functions change nothing. Only tests use it.
+type ForgedKnowledge struct {
+	Statement func(*selfcheck.Statement)
+	Members   func(*selfcheck.Members)
+	Lease     func(granted time.Duration) time.Duration
+}
+
+// ForgeKnowledge changes what this node knows. Only tests use it.
+func (m *Monitor) ForgeKnowledge(forged ForgedKnowledge) { m.selfCheck.forged.Store(&forged) }
+
+// receivedStatement is a Statement of another node.
+type receivedStatement struct {
+	node      string
+	statement selfcheck.Statement
+}
+
+// Statement returns what this node knows about its cluster. Any goroutine may call it.
+func (m *Monitor) Statement() (statement selfcheck.Statement) {
+	// The library clears the leader before it changes the term, so a leader that was read between two
+	// equal terms belongs to this term.
+	raft := m.options.View.Raft
+	term := raft.Term()
+	if leader := raft.Leader(); raft.Term() == term {
+		statement.Term, statement.Leader = term, leader
+	}
+	check := &m.selfCheck
+	if committed := m.options.Router.State().Committed(); committed.Epoch() != 0 {
+		statement.Epoch, statement.Digest = committed.Epoch(), check.digestOf(committed)
+	}
+	if forged := check.forged.Load(); forged != nil && forged.Statement != nil {
+		forged.Statement(&statement)
+	}
+	return statement
+}
+
+// digestOf returns the digest of the committed map of this node. It computes each digest once.
+func (c *selfCheck) digestOf(committed *shardmap.Map) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own != committed {
+		c.own, c.digest = committed, selfcheck.DigestOf(committed)
+	}
+	return c.digest
+}
+
+// addContradictions checks this node, and the statements that it has received, and adds what contradicts a guarantee.
+func (m *Monitor) addContradictions(ctx context.Context, now time.Time, in *diagnosis.Inputs, isUpToDate bool) {
+	check := &m.selfCheck
+	checker := check.checker
+	checker.ObserveStatement(now, in.Self, m.Statement())
+	for _, received := range check.takeReceived() {
+		checker.ObserveStatement(now, received.node, received.statement)
+	}
+	checker.ObserveMap(now, m.options.Router.State().Committed())
+	end := m.options.Router.LeaseEnd() // read before the limit, which only grows
+	granted := m.options.Agent.LeaseGrantedUntil()
+	if forged := check.forged.Load(); forged != nil && forged.Lease != nil {
+		granted = forged.Lease(granted)
+	}
+	checker.ObserveLease(now, end, granted)
+	var members selfcheck.Members
+	if isUpToDate && in.HasMap {
+		members = m.members(in.Leader)
+	}
+	in.Contradictions = checker.Report(now, members)
+	if in.Leader == in.Self && now.Sub(check.askedAt) >= statementEvery {
+		m.queryStatement(ctx, now)
+	}
+}
+
+// members returns the members of the cluster as this node knows them.
+func (m *Monitor) members(leader string) selfcheck.Members {
+	voters, nonvoters := m.options.View.Servers()
+	members := selfcheck.Members{Leader: leader, RemovalTime: m.options.View.Timing().DeadAfter + removalMargin}
+	for _, server := range voters {
+		members.Voters = append(members.Voters, consensus.NodeOf(server))
+	}
+	members.All = slices.Clone(members.Voters)
+	for _, server := range nonvoters {
+		members.All = append(members.All, consensus.NodeOf(server))
+	}
+	if forged := m.selfCheck.forged.Load(); forged != nil && forged.Members != nil {
+		forged.Members(&members)
+	}
+	return members
+}
+
+// queryStatement queries the Statement of the next alive node in the background.
+func (m *Monitor) queryStatement(ctx context.Context, now time.Time) {
+	check := &m.selfCheck
+	check.askedAt = now
+	nodes := m.options.View.OtherAliveNodes()
+	if len(nodes) == 0 {
+		return
+	}
+	slices.Sort(nodes)
+	next := slices.IndexFunc(nodes, func(node string) bool { return node > check.lastAsked })
+	node := nodes[max(next, 0)]
+	check.lastAsked = node
+	m.background.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
+		defer cancel()
+		var statement selfcheck.Statement
+		if err := m.options.Client.Call(ctx, node, control.Request{Kind: control.Statement}, &statement); err == nil {
+			check.receive(node, statement)
+		}
+	})
+}
+
+// receive stores the statement of another node until the next check.
+func (c *selfCheck) receive(node string, statement selfcheck.Statement) {
+	if !statement.IsValid() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received = append(c.received, receivedStatement{node, statement})
+}
+
+// takeReceived returns the statements that were received since the last call.
+func (c *selfCheck) takeReceived() []receivedStatement {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	received := c.received
+	c.received = nil
+	return received
+}

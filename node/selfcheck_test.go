@@ -1,0 +1,97 @@
+package node_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin/api"
+	"shardway/node/findings"
+	"shardway/node/selfcheck"
+	"shardway/shardmap"
+)
+
+// The self-check of a node finds each contradiction. Statements of other nodes come through the
+// network.
+func TestSelfCheckFindsContradictions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		forge func(w *world, leader, follower *process)
+		await func(w *world, leader, follower *process)
+	}{
+		{"a follower follows another leader in the same term", func(_ *world, _, follower *process) {
+			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Leader = "x" }})
+		}, func(w *world, leader, _ *process) {
+			w.untilFindingsAre(leader, "two-leaders: nodes "+leader.name+" and x both led the cluster in term ")
+		}},
+		{"the leader claims that another node leads", func(_ *world, leader, _ *process) {
+			leader.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Leader = "x" }})
+		}, func(w *world, leader, follower *process) {
+			w.untilFindingsAre(follower, "two-leaders: nodes "+leader.name+" and x both led the cluster in term ")
+		}},
+		{"a follower has another map of the same epoch", func(_ *world, _, follower *process) {
+			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Digest = strings.Repeat("0", len(s.Digest)) }})
+		}, func(w *world, leader, follower *process) {
+			w.untilFindingsAre(leader, "two-owners: nodes "+leader.name+" and "+follower.name+" have different shard maps of epoch ")
+		}},
+		{"a lease ends later than granted", func(_ *world, _, follower *process) {
+			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Lease: func(granted time.Duration) time.Duration { return granted - 2*time.Second }})
+		}, func(w *world, _, follower *process) {
+			w.untilFindingsAre(follower, "lease-too-long: the lease of node "+follower.name+" ended ", "later than the leader had granted it", "restart node "+follower.name)
+		}},
+		{"an owner is not a member", func(_ *world, leader, follower *process) {
+			leader.node.ForgeKnowledge(findings.ForgedKnowledge{Members: func(m *selfcheck.Members) {
+				m.All = slices.DeleteFunc(m.All, func(id string) bool { return id == follower.name })
+			}})
+		}, func(w *world, leader, follower *process) {
+			w.untilFindingsAre(leader, "owner-not-member: "+follower.name+" owns shards and is not in the cluster", "step-down")
+		}},
+		{"the leader is not a voter", func(_ *world, leader, follower *process) {
+			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Members: func(m *selfcheck.Members) {
+				m.Voters = slices.DeleteFunc(m.Voters, func(id string) bool { return id == leader.name })
+			}})
+		}, func(w *world, leader, follower *process) {
+			w.untilFindingsAre(follower, "leader-not-member: node "+leader.name+" leads the cluster and is not one of its voters")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			three(t, func(w *world) {
+				w.untilVoters(3)
+				w.forges = true
+				leader, follower := w.leader(), w.follower()
+				c.forge(w, leader, follower)
+				c.await(w, leader, follower)
+			})
+		})
+	}
+}
+
+// Elections, a drain, a join, a removal, a crash and a restart cause no contradiction. The world checks that for each
+// node of each test.
+func TestSelfCheckReportsNothingDuringOrdinaryChanges(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		for range 3 {
+			killed := w.leader()
+			killed.kill()
+			w.until("there is another leader", func() bool { return w.leader() != nil })
+			killed.restart()
+			w.untilSettled("a", "b", "c")
+		}
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		gone := w.follower()
+		gone.kill()
+		w.asks(w.leader(), api.Action{Verb: api.Remove, Node: gone.name, Force: true})
+		w.until("the map excludes it", func() bool { return !w.committed().IsMember(shardmap.NodeID(gone.name)) })
+		time.Sleep(time.Minute)
+		for _, p := range w.running() {
+			w.wantNoContradiction(p)
+		}
+	})
+}
