@@ -47,6 +47,10 @@ func pointsOfHooks() []point {
 			explained: "The simulation has too few shards. TestCallsOfOneKindTakeTurns, TestNoKindOfCallWaitsForAnother.",
 		},
 		planted("a shard that an app does not acquire goes to another node", "unacquired: a shard stays though another app could acquire it"),
+		{
+			of: "hooks", clause: "that may get this shard",
+			explained: "Few schedules contain another failing shard, or a copy of it. TestNodeThatKeepsAFailingShardGetsNoOther, TestFailingShardAvoidsBarredNode.",
+		},
 		planted("whose app has not failed to acquire it", "unacquired: a shard goes to a node whose app has failed, too"),
 		{
 			of: "hooks", clause: "if there is such a node",

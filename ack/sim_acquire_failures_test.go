@@ -29,12 +29,18 @@ func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	return all
 }
 
-// earlierReport returns the report in the heartbeat before hb.
-func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
+// earlierHeartbeat returns the heartbeat before hb.
+func (l *leaderLoop) earlierHeartbeat(hb leader.HeartbeatReceived) ack.Heartbeat {
 	before := l.beats[hb.Node]
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]
 	}
+	return before
+}
+
+// earlierReport returns the report in the heartbeat before hb.
+func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
+	before := l.earlierHeartbeat(hb)
 	return appReport{before.UnacquiredShards, before.AcquiresNone}
 }
 
@@ -48,14 +54,14 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 		if reports[m.ID].unable {
 			cordoned[m.ID] = true
 		}
-		if !cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Drained[m.ID] {
+		if !cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m) {
 			counts[m.ID] = base.ShardCount(m.ID)
 		}
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		owner, pin := base.Owner(s), by.Pins[s]
-		keeps := has(members, owner) && !by.GraduallyDrained[owner] && !by.Drained[owner]
+		keeps := has(members, owner) && !by.GraduallyDrained[owner] && !drainsAll(members, owner, by)
 		to := owner
 		switch {
 		case len(failed) == 0, pin.Node != "" && slices.Contains(able, pin.Node):
@@ -67,14 +73,29 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 			continue
 		}
 		pins[s] = shardmap.Pin{Node: to}
-		counts[to]++
+		if to != owner {
+			counts[to]++
+		}
 	}
 	by.Cordoned, by.Pins = cordoned, pins
 	return by
 }
 
+// drainsAll reports whether the policy drains the member, or each of its app instances.
+func drainsAll(members []shardmap.Member, id shardmap.NodeID, by shardmap.Policy) bool {
+	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id && by.DrainsAll(m) })
+}
+
 func has(members []shardmap.Member, id shardmap.NodeID) bool {
 	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id })
+}
+
+// isBarred reports whether no instance of a member may get a shard, because its app may still hold
+// an old copy.
+func isBarred(s shardmap.Shard, m shardmap.Member, by shardmap.Policy) bool {
+	return !slices.ContainsFunc(m.Instances.All(), func(instance shardmap.Instance) bool {
+		return !by.Drained[shardmap.InstanceName(m.ID, instance)] && !by.Barred[shardmap.InstanceID(m.ID, instance)].Has(s)
+	})
 }
 
 // ableFor returns the members that may get a shard, and those whose apps have failed to
@@ -86,7 +107,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 		switch {
 		case slices.Contains(reports[m.ID].failed, s):
 			failed = append(failed, m.ID)
-		case may && (pin.Zone == "" || by.Zones[m.ID] == pin.Zone):
+		case may && (pin.Zone == "" || by.Zones[m.ID] == pin.Zone) && !isBarred(s, m, by):
 			able = append(able, m.ID)
 		}
 	}
@@ -99,7 +120,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
-		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Drained[m.ID] {
+		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m) {
 			counts[m.ID] = 0
 		}
 	}
@@ -115,7 +136,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 		switch {
 		case len(able) > 0:
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
-		case has(members, was) && was != is && !by.GraduallyDrained[was] && !by.Drained[was]:
+		case has(members, was) && was != is && !by.GraduallyDrained[was] && !drainsAll(members, was, by):
 			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
 		default:
 			w.cover.unrelocated++

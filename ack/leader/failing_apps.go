@@ -24,7 +24,7 @@ func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
 		if to := relocation.target(shard, owner, failing[shard]); to != "" {
 			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
 			delete(placement.PinFallbacks, shard)
-			relocation.shardCounts[to]++
+			relocation.countMove(owner, to)
 		}
 	}
 }
@@ -96,19 +96,31 @@ func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failin
 	if ownerCanKeep && !failing[owner] {
 		return owner
 	}
-	target := rl.leastLoaded(failing, pin.Zone)
+	target := rl.leastLoaded(shard, failing, pin.Zone)
 	if target == "" && ownerCanKeep {
 		return owner
 	}
 	return target
 }
 
+// countMove counts a shard that moves to another member. A shard that stays is counted already. Its
+// owner may be a node that gets no further shards, and must not become a target.
+func (rl *relocation) countMove(owner, to shardmap.NodeID) {
+	if to != owner {
+		rl.shardCounts[to]++
+	}
+}
+
 // leastLoaded returns the member with the fewest shards that may get further shards, is not in
-// failing, and is in the zone. Empty means that there is none. An empty zone means any zone.
-func (rl *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
+// failing, is not barred from the shard, and is in the zone. Empty means that there is none. An empty
+// zone means any zone.
+func (rl *relocation) leastLoaded(shard shardmap.Shard, failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
 	for _, member := range rl.members {
 		count, allowed := rl.shardCounts[member.ID]
 		if !allowed || failing[member.ID] {
+			continue
+		}
+		if rl.isBarred(member, shard) {
 			continue
 		}
 		if zone != "" && rl.placement.Zones[member.ID] != zone {
@@ -119,6 +131,18 @@ func (rl *relocation) leastLoaded(failing map[shardmap.NodeID]bool, zone string)
 		}
 	}
 	return target
+}
+
+// isBarred reports whether every instance of the member that is not drained is barred from the shard.
+// Assign would not place the shard there.
+func (rl *relocation) isBarred(member shardmap.Member, shard shardmap.Shard) bool {
+	for _, instance := range member.Instances.All() {
+		isDrained := rl.placement.Drained[shardmap.InstanceName(member.ID, instance)]
+		if !isDrained && !rl.placement.Barred[shardmap.InstanceID(member.ID, instance)].Has(shard) {
+			return false
+		}
+	}
+	return true
 }
 
 // canKeep reports whether the owner is a member that is not drained, and has an app instance that is

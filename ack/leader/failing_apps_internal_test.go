@@ -46,3 +46,53 @@ func TestFailingShardAvoidsNodeWithDrainedInstances(t *testing.T) {
 		t.Errorf("with one drained instance, the shard goes to %q, want b", to)
 	}
 }
+
+// A restarting node keeps a shard that another app has failed to acquire. It must not become the
+// target of another failing shard, because it gets none. That shard once stayed at its failing app.
+func TestNodeThatKeepsAFailingShardGetsNoOther(t *testing.T) {
+	a, b, c := shardmap.Member{ID: "a", Weight: 1}, shardmap.Member{ID: "b", Weight: 1}, shardmap.Member{ID: "c", Weight: 4}
+	members := []shardmap.Member{a, b, c}
+	base := shardmap.Assign(shardmap.New(12), members, shardmap.Policy{})
+	p := shardmap.Policy{Restarting: map[shardmap.NodeID]bool{"b": true}}
+	r, failing := newRelocation(&p, base, members), map[shardmap.NodeID]bool{"a": true}
+	to := r.target(0, "b", failing)
+	if to != "b" {
+		t.Fatalf("a shard of the restarting node b goes to %q, want it to stay", to)
+	}
+	r.countMove("b", to)
+	if to := r.target(1, "a", failing); to != "c" {
+		t.Errorf("a shard of a goes to %q, want c", to)
+	}
+}
+
+// A shard that an app fails to acquire moves to no node that Assign would not give it to, because all
+// its instances are barred from the shard. Otherwise it would stay at the failing app.
+func TestFailingShardAvoidsBarredNode(t *testing.T) {
+	a, b, c := shardmap.Member{ID: "a", Weight: 1}, shardmap.Member{ID: "b", Weight: 1, Instances: shardmap.InstancesUpTo(2)}, shardmap.Member{ID: "c", Weight: 1}
+	members := []shardmap.Member{a, b, c}
+	base := shardmap.Assign(shardmap.New(8), []shardmap.Member{a, c}, shardmap.Policy{})
+	var barred shardmap.ShardSet
+	barred.Add(0)
+	failing := map[shardmap.NodeID]bool{"a": true}
+	for name, test := range map[string]struct {
+		barred, drained []shardmap.NodeID
+		want            shardmap.NodeID
+	}{
+		"no instance":                        {nil, nil, "b"},
+		"one instance":                       {[]shardmap.NodeID{"b"}, nil, "b"},
+		"both instances":                     {[]shardmap.NodeID{"b", "b/2"}, nil, "c"},
+		"one instance, the other is drained": {[]shardmap.NodeID{"b"}, []shardmap.NodeID{"b/2"}, "c"},
+		"all nodes":                          {[]shardmap.NodeID{"b", "b/2", "c"}, nil, "a"},
+	} {
+		p := shardmap.Policy{Barred: map[shardmap.NodeID]shardmap.ShardSet{}, Drained: map[shardmap.NodeID]bool{}}
+		for _, id := range test.barred {
+			p.Barred[id] = barred
+		}
+		for _, id := range test.drained {
+			p.Drained[id] = true
+		}
+		if to := newRelocation(&p, base, members).target(0, "a", failing); to != test.want {
+			t.Errorf("%s barred: the shard goes to %q, want %s", name, to, test.want)
+		}
+	}
+}
