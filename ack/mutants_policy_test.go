@@ -32,7 +32,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	if in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {\n", "	if !PLANTED && in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {\n"),
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "	if node.isDrained(in) {\n", "	if !PLANTED && node.isDrained(in) {\n"),
 		},
 		{
 			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",
@@ -83,7 +83,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.assignment.planStage", "		placement.DefersMoves = deferringOwners\n", "		placement.DefersMoves = deferringOwners\n		if PLANTED {\n			placement.IdleShards = nil\n			for s := range shardmap.Shard(a.inputs.state.Shards()) {\n				setKey(&placement.IdleShards, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.assignment.planStage", "		placement.DefersMoves = nodeSetOf(deferringOwners)\n", "		placement.DefersMoves = nodeSetOf(deferringOwners)\n		if PLANTED {\n			placement.IdleShards = nil\n			for s := range shardmap.Shard(a.inputs.state.Shards()) {\n				setKey(&placement.IdleShards, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",

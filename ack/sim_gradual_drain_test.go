@@ -131,7 +131,7 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry) map[shardm
 	}
 	for s := range idle {
 		w.cover.wentIdle++
-		if !open[s] && !instanceFailed(p, base, s) && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
+		if !open[s] && !e.stage.hasFailed(before, s) && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
 			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))
 		}
 	}

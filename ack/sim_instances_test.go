@@ -1,10 +1,13 @@
 package ack_test
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -22,6 +25,8 @@ type instanceFaults struct {
 	states        [simInstances]instanceState
 	furtherApps   []*simApp   // with hooks, after the first one
 	furtherCaches []*simCache // without hooks, after the first one
+	// nextRemoved contains the instances that the next process of the node does not have.
+	nextRemoved [simInstances]bool
 }
 
 // instanceState is the state of one app instance.
@@ -29,12 +34,14 @@ type instanceState struct {
 	down  bool // it has ended, and refuses connections
 	hangs bool // SIGSTOP
 	sick  bool // its checks fail
-	falls uint32
+	// removed means that the configuration of the node does not contain it. Its process may still run.
+	removed bool
+	falls   uint32
 }
 
 // instanceCoverage counts what occurred in schedules with several instances.
 type instanceCoverage struct {
-	instanceEnds, instanceHangs, instanceMoves, hungRequests int
+	instanceEnds, instanceHangs, instanceMoves, hungRequests, instanceRemovals, instanceDrains int
 }
 
 // addInstances gives most hosts several app instances.
@@ -77,7 +84,9 @@ func (h *host) caches() []*simCache {
 }
 
 // instanceIsDown reports whether the instance refuses connections.
-func (h *host) instanceIsDown(instance shardmap.Instance) bool { return h.states[instance].down }
+func (h *host) instanceIsDown(instance shardmap.Instance) bool {
+	return h.states[instance].down || h.states[instance].removed
+}
 
 // instanceHangs reports whether the instance does not run.
 func (h *host) instanceHangs(instance shardmap.Instance) bool { return h.states[instance].hangs }
@@ -85,7 +94,7 @@ func (h *host) instanceHangs(instance shardmap.Instance) bool { return h.states[
 // hasInstanceFault reports whether an instance does not work.
 func (h *host) hasInstanceFault() bool {
 	for _, state := range h.states {
-		if state.down || state.hangs || state.sick {
+		if state.down || state.hangs || state.sick || state.removed {
 			return true
 		}
 	}
@@ -93,7 +102,33 @@ func (h *host) hasInstanceFault() bool {
 }
 
 // healInstances ends the faults of all instances.
-func (h *host) healInstances() { h.states = [simInstances]instanceState{} }
+func (h *host) healInstances() {
+	h.states, h.nextRemoved = [simInstances]instanceState{}, [simInstances]bool{}
+}
+
+// configured returns the instances in the list of the node.
+func (h *host) configured() shardmap.InstanceSet {
+	set, _ := shardmap.InstancesUpTo(max(h.count, 1)).Without(func(instance shardmap.Instance) bool { return h.states[instance].removed })
+	return set
+}
+
+// readInstanceList applies the configured list of instances when a process of the node starts.
+func (h *host) readInstanceList() {
+	for i := range h.count {
+		state := &h.states[i]
+		if state.removed == h.nextRemoved[i] {
+			continue
+		}
+		state.removed = h.nextRemoved[i]
+		h.w.logf("%s starts without instance %d: %v", h.id, i+1, state.removed)
+		if state.removed {
+			h.w.cover.instanceRemovals++
+		}
+		if h.app != nil { // an app with hooks must end before its address is removed
+			h.endInstance(shardmap.Instance(i), 0)
+		}
+	}
+}
 
 // instanceIDs returns the ids of all app instances.
 func (w *world) instanceIDs() []shardmap.NodeID {
@@ -115,6 +150,10 @@ func (p *proc) reportInstances(s agent.Observation) agent.Observation {
 	checks := make([]agent.InstanceCheck, h.count)
 	for i := range checks {
 		state := h.states[i]
+		if state.removed {
+			checks[i] = agent.InstanceCheck{Absent: true}
+			continue
+		}
 		fails := state.down || state.hangs || state.sick
 		checks[i] = agent.InstanceCheck{
 			Unhealthy: fails || h.unhealthy,
@@ -125,6 +164,11 @@ func (p *proc) reportInstances(s agent.Observation) agent.Observation {
 	health := p.selector.Update(p.clock(), checks, func(instance shardmap.Instance) bool {
 		return committed.InstanceCount(h.id, instance) > 0
 	})
+	for i := range checks {
+		if checks[i].Absent && health.Instances.Has(shardmap.Instance(i)) {
+			p.w.fail("instances: %s reports that instance %d may own shards, which is not configured", h.id, i+1)
+		}
+	}
 	s.Instances, s.Unhealthy, s.App = health.Instances, health.Unhealthy, health.App
 	s.InstancesStartedAfter = make([]shardmap.Epoch, h.count-1)
 	return s
@@ -138,16 +182,6 @@ func (p *proc) keepsShard(s shardmap.Shard) bool {
 		return false
 	}
 	return committed.Len() != proposed.Len() || committed.Owner(s) != p.h.id || committed.HasSameOwner(proposed, s)
-}
-
-// instanceFailed reports whether the instance that owns the shard in base may own nothing in a map.
-func instanceFailed(next, base *shardmap.Map, s shardmap.Shard) bool {
-	for _, member := range next.Members() {
-		if member.ID == base.Owner(s) {
-			return !member.Instances.Has(base.Instance(s))
-		}
-	}
-	return false
 }
 
 // checkInstances checks a map just committed: a shard moves to an instance only if that instance may own
@@ -262,4 +296,107 @@ func faultInstanceRoll(w *world) bool {
 	}
 	w.run(w.now+w.span(0, at), nil)
 	return true
+}
+
+// faultInstanceDrain drains an instance, or ends its drain.
+func faultInstanceDrain(w *world) bool {
+	l, h := w.someLeader(), w.severalInstances()
+	if l == nil || h == nil {
+		return false
+	}
+	change := ack.Change{Kind: ack.ChangeDrain, Node: shardmap.InstanceName(h.id, w.pickInstance(h))}
+	if w.pick(3) == 0 {
+		change.Kind = ack.ChangeUncordon
+	}
+	if !l.proc.lead.changePolicy(change) {
+		return false
+	}
+	w.cover.instanceDrains++
+	return true
+}
+
+// faultInstanceList restarts a node with another list of instances: it removes an instance, or adds one
+// that was removed. The data directory keeps the numbers, so the order of the list has no effect.
+func faultInstanceList(w *world) bool {
+	h := w.severalInstances()
+	if h == nil || h.proc.leaving || h.proc.closing {
+		return false
+	}
+	instance, remaining := w.pickInstance(h), 0
+	next := h.nextRemoved
+	next[instance] = !next[instance]
+	for i := range h.count {
+		if !next[i] {
+			remaining++
+		}
+	}
+	if remaining == 0 {
+		return false
+	}
+	h.nextRemoved = next
+	h.restart(restarting{back: 6 * time.Second, down: w.span(10*time.Millisecond, 800*time.Millisecond)})
+	return true
+}
+
+// checkInstanceDrains checks a proposal: no shard moves to a drained instance.
+func (w *world) checkInstanceDrains(base, proposed *shardmap.Map, policy *ack.Policy) {
+	for _, move := range shardmap.Diff(base, proposed) {
+		if move.To != "" && policy.Drained[shardmap.InstanceName(move.To, move.ToInstance)] {
+			w.fail("instances: %d moves shard %d to the drained instance %s", proposed.Epoch(), move.Shard, proposed.OwnerInstanceID(move.Shard))
+		}
+	}
+}
+
+// candidates returns the members that the leader passed to Assign. A proposal does not contain their
+// drained instances.
+func (n stageNote) candidates(before *ack.State, members []shardmap.Member) []shardmap.Member {
+	members = slices.Clone(members)
+	for i, member := range members {
+		members[i].Instances = n.instancesOf(before, member.ID)
+	}
+	return members
+}
+
+// hasFailed reports whether the instance that owns the shard in the committed map has failed, as far as
+// the leader knew.
+func (n stageNote) hasFailed(before *ack.State, s shardmap.Shard) bool {
+	base := before.Committed()
+	return !n.instancesOf(before, base.Owner(s)).Has(base.Instance(s))
+}
+
+// instancesOf returns the instances of a node that have not failed, as far as the leader knew. While
+// the node restarts or has sent no heartbeat in its term, those of the last map count, and the drained
+// ones, which no map contains.
+func (n stageNote) instancesOf(before *ack.State, id shardmap.NodeID) shardmap.InstanceSet {
+	if reported, known := n.instances[id]; known && !before.Restarting(id) {
+		return reported
+	}
+	last := shardmap.InstanceSet(0)
+	for _, m := range []*shardmap.Map{before.Committed(), before.Proposed()} {
+		for _, member := range m.Members() {
+			if member.ID == id {
+				last = member.Instances
+			}
+		}
+	}
+	for i := range shardmap.Instance(simInstances) {
+		if before.Policy().DrainsInstance(id, i) {
+			last = last.With(i)
+		}
+	}
+	return last
+}
+
+// setEarlierInstances records the instances in the heartbeat before the one of this turn.
+func (n *stageNote) setEarlierInstances(before ack.Heartbeat, hb leader.HeartbeatReceived) {
+	isFirst := before.Number == 0
+	if n.instances == nil || !isFirst && before.Instances == hb.Instances {
+		return
+	}
+	n.earlierInstances = maps.Clone(n.instances)
+	if isFirst {
+		delete(n.earlierInstances, hb.Node)
+	} else {
+		n.earlierInstances[hb.Node] = before.Instances
+	}
 }

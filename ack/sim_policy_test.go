@@ -40,6 +40,7 @@ func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolic
 	}
 	if hb, ok := m.(leader.HeartbeatReceived); ok {
 		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
+		p.stage.setEarlierInstances(l.earlierHeartbeat(hb), hb)
 	}
 	if e.RequestNumber > 0 {
 		l.p.w.cover.amends++
@@ -175,15 +176,34 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	w.checkGradualDrain(before, after, e)
 }
 
-// checkPlacement checks that a proposal is the result of Assign for the previous map and the
+// checkPlacement checks a proposal against the instances that nodes have reported. The leader may
+// have taken the heartbeat of the turn before or after it proposed, so the check tries both.
+func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
+	if e.stage.earlierInstances != nil && w.failure == "" {
+		earlier := *e
+		earlier.stage.instances = e.stage.earlierInstances
+		tracing := w.tracing
+		w.tracing = false
+		w.checkPlacementOnce(before, after, &earlier)
+		passes := w.failure == ""
+		w.tracing, w.failure = tracing, ""
+		if passes {
+			return
+		}
+	}
+	w.checkPlacementOnce(before, after, e)
+}
+
+// checkPlacementOnce checks that a proposal is the result of Assign for the previous map and the
 // policy in force at its place in the log. Only a leader that submits one entry after the other
 // satisfies this.
-func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
+func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
 	if p.HasSameOwners(before.Proposed()) {
 		return // rule 10, and what is proposed once more
 	}
-	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) }) {
+	w.checkInstanceDrains(base, p, policy)
+	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) && !policy.DrainsAll(m.ID, m.Instances) }) {
 		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
 	}
 	by := shardmap.Policy{
@@ -240,7 +260,7 @@ func samePolicy(a, b *ack.State) bool {
 }
 
 // drained reports whether the host should own nothing.
-func (h *host) drained() bool { return h.w.truth.Policy().Drained[h.id] }
+func (h *host) drained() bool { return h.w.truth.Policy().DrainsAll(h.id, h.configured()) }
 
 // keepsShards reports whether a safe drain leaves shards at the host.
 func (h *host) keepsShards() bool {
@@ -254,12 +274,16 @@ func (h *host) keepsShards() bool {
 // operate acts as an operator: after the faults, it ensures that some node may own shards.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
-		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().IsDraining(h.id) && h.proc != nil && !h.proc.leaving
+		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().IsDraining(h.id) && !h.drained() && h.proc != nil && !h.proc.leaving
 	})
 	if l := w.someLeader(); !left && l != nil {
 		for _, h := range w.hosts {
 			if id := h.id; w.truth.Policy().IsDraining(id) {
 				l.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeUncordon, Node: id})
+			} else if h.drained() {
+				for _, instance := range h.configured().All() {
+					l.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeUncordon, Node: shardmap.InstanceName(id, instance)})
+				}
 			}
 		}
 	}

@@ -52,6 +52,9 @@ type stageNote struct {
 	// are well and drain-timeout is not over.
 	early map[shardmap.NodeID]bool
 	busy  int
+	// instances are those of the newest heartbeat of each node in this term. earlierInstances are
+	// those before the heartbeat of the turn; nil if they are the same.
+	instances, earlierInstances map[shardmap.NodeID]shardmap.InstanceSet
 	// pauses: as far as the leader knew, each map pauses the cluster.
 	pauses bool
 }
@@ -157,6 +160,12 @@ func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 // noteStage records the moves that a proposal defers.
 func (l *leaderLoop) noteStage(e leader.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.DeferredShards, pauses: l.driverState().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
+	l.note.instances = map[shardmap.NodeID]shardmap.InstanceSet{}
+	for _, v := range l.turn.View() {
+		if v.SinceHeartbeat >= 0 {
+			l.note.instances[v.Node] = v.Heartbeat.Instances
+		}
+	}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
 		l.noteDeferred(id)
@@ -184,8 +193,8 @@ func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 // them to the policy, and returns the members that may own shards in the end.
 func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
 	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
-	members := slices.DeleteFunc(slices.Clone(p.Members()), func(m shardmap.Member) bool {
-		return e.stage.deferred[m.ID] && (policy.Drained[m.ID] || e.stage.left[m.ID])
+	members := slices.DeleteFunc(e.stage.candidates(before, p.Members()), func(m shardmap.Member) bool {
+		return e.stage.deferred[m.ID] && (policy.DrainsAll(m.ID, m.Instances) || e.stage.left[m.ID])
 	})
 	w.checkEarly(before, after, e)
 	if len(e.stage.deferred) == 0 {
@@ -195,10 +204,16 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		w.fail("staging: %d is one of several, and each pauses the cluster", p.Epoch())
 	}
 	final := shardmap.Assign(base, members, relocated(base, members, e.reports, *by))
-	by.DefersMoves, by.IdleShards = e.stage.deferred, maps.Clone(by.IdleShards)
+	idle := map[shardmap.Shard]bool{}
+	maps.Copy(idle, by.IdleShards)
+	by.DefersMoves, by.IdleShards = e.stage.deferred, idle
 	for s := range shardmap.Shard(base.Len()) {
 		from := base.Owner(s)
-		if !e.stage.deferred[from] || instanceFailed(p, base, s) {
+		if !e.stage.deferred[from] {
+			continue
+		}
+		if e.stage.hasFailed(before, s) {
+			by.IdleShards[s] = true // it must not wait
 			continue
 		}
 		key := idleReport{e.asked, from, base.Epoch()}
@@ -210,9 +225,6 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
-			if by.IdleShards == nil {
-				by.IdleShards = map[shardmap.Shard]bool{}
-			}
 			by.IdleShards[s] = true
 			w.cover.stagedIdle++
 		}

@@ -84,6 +84,8 @@ type actor struct {
 	keeps                                *ack.Releases // then, too; nil: nothing
 	weight                               uint32
 	zone                                 string // from its next start on
+	// instances are those that may own shards; zero means a node with one instance.
+	instances shardmap.InstanceSet
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -331,7 +333,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys)})
+	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys), Instances: a.instances})
 }
 
 // beat returns the next heartbeat of the node without sending it.

@@ -33,16 +33,24 @@ func (p *Policy) defersMove(shard Shard, owner NodeID) bool {
 	return p.KeptShards[shard] || p.DefersMoves[owner] && !p.IdleShards[shard]
 }
 
-// restoreOwners adds to m the owners in prev of the given shards that are not members of m.
+// restoreOwners adds to m the owners in prev of the given shards that are not members of m. Such a
+// member has only the instances of these shards, because the others get none.
 func (m *Map) restoreOwners(prev *Map, shards []int) {
 	converted := prev.translationTo(m.members)
 	members := slices.Clone(m.members)
-	added := make([]bool, len(prev.members))
+	restored := make([]int, len(prev.members)) // index in members plus one; zero means not restored
 	for _, shard := range shards {
-		owner := prev.owners[shard]
-		if converted.newIndex(owner) == noOwner && !added[owner] {
-			added[owner] = true
-			members = append(members, prev.members[owner])
+		owner, instance := prev.owners[shard], prev.instanceOf(shard)
+		switch {
+		case converted.newIndex(owner) != noOwner:
+		case restored[owner] > 0:
+			member := &members[restored[owner]-1]
+			member.Instances = member.Instances.With(instance)
+		default:
+			member := prev.members[owner]
+			member.Instances = InstanceSet(1 << instance).Normalized()
+			members = append(members, member)
+			restored[owner] = len(members)
 		}
 	}
 	if len(members) == len(m.members) {

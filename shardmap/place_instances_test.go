@@ -178,6 +178,23 @@ func TestDeferredMoveWaitsOnlyAtAHealthyInstance(t *testing.T) {
 	}
 }
 
+// A drained node that keeps busy shards has no instance that could receive further shards.
+func TestDrainedNodeHasOnlyInstancesOfItsBusyShards(t *testing.T) {
+	members := []shardmap.Member{{ID: "a", Weight: 1, Instances: 7}, {ID: "b", Weight: 1}}
+	before := assignNext(shardmap.New(60), members)
+	policy := shardmap.Policy{DefersMoves: map[shardmap.NodeID]bool{"a": true}, IdleShards: map[shardmap.Shard]bool{}}
+	for shard := range before.Shards("a") {
+		policy.IdleShards[shard] = before.Instance(shard) != 2
+	}
+	after := shardmap.Assign(before, members[1:], policy)
+	if want := []shardmap.Member{{ID: "a", Weight: 1, Instances: instanceSet(2)}, {ID: "b", Weight: 1}}; !slices.Equal(after.Members(), want) {
+		t.Errorf("members %v, want %v", after.Members(), want)
+	}
+	if loads := loadsOf(after, "a"); loads[0] != 0 || loads[1] != 0 || loads[2] != 10 {
+		t.Errorf("shards per instance: %v, want the busy ones of instance 3", loads)
+	}
+}
+
 func TestShardReturnsToNoBarredInstance(t *testing.T) {
 	members := []shardmap.Member{{ID: "a", Weight: 1, Instances: 3}, {ID: "b", Weight: 1}}
 	before := assignNext(shardmap.New(64), []shardmap.Member{{ID: "a", Weight: 1, Instances: 2}, {ID: "b", Weight: 1}})

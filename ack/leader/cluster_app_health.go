@@ -72,7 +72,7 @@ func (m *member) countsForAppHealth(in inputs) bool {
 	if m.removed || m.hasCrashed() || m.isStopping() || m.heartbeat.Gateway || in.isRestarting(m) {
 		return false
 	}
-	if in.state.Policy().DrainsAll(m.id, m.heartbeat.Instances) {
+	if m.isDrained(in) {
 		return false
 	}
 	if !m.hasHeartbeat() {

@@ -156,7 +156,8 @@ func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.assigned
 
 // DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
 func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
-	return d.leader.assigned.deferringOwners[node]
+	_, defers := d.leader.assigned.deferringOwners[node]
+	return defers
 }
 
 // AwaitsIdleShards reports whether the node has not yet answered the pending IdleShardsQuery, which asks

@@ -283,9 +283,9 @@ func (l *Leader) memberView(node *member) MemberView {
 		Eligible:    l.membership.isEligible(l.in, node) && !l.in.isRestarting(node),
 		HoldTime:    node.holdTime(l.in),
 		Restarting:  l.in.isRestarting(node) || node.awaitsReleases(l.in),
-		DefersMoves: l.assigned.deferringOwners[node.id],
 		ProcessGone: node.processGone(l.in),
 	}
+	_, view.DefersMoves = l.assigned.deferringOwners[node.id]
 	view.KeptUnhealthy = l.membership.health.panicMode && node.heartbeat.Unhealthy && l.in.isMember(node.id)
 	if node.hasHeartbeat() {
 		view.SinceHeartbeat = l.in.now - node.lastHeartbeatAt

@@ -74,6 +74,32 @@ type sentResponse struct {
 // hasHeartbeat reports whether the node has sent a heartbeat in the term of this leader.
 func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
+// healthyInstances returns the app instances that have not failed. While the node restarts or has not
+// sent a heartbeat in this term, those of the last map count. The map does not contain drained
+// instances. They count as well, because nothing shows that they have failed.
+func (m *member) healthyInstances(in inputs) shardmap.InstanceSet {
+	if m.hasHeartbeat() && !in.isRestarting(m) {
+		return m.heartbeat.Instances
+	}
+	last, isMember := findMember(in.state.Proposed(), m.id)
+	if !isMember {
+		last, _ = findMember(in.state.Committed(), m.id)
+	}
+	instances := last.Instances
+	for id := range in.state.Policy().Drained {
+		if node, instance, isNamed := shardmap.ParseInstance(id); isNamed && node == m.id {
+			instances = instances.With(instance)
+		}
+	}
+	return instances
+}
+
+// isDrained reports whether the node is drained, or each of its app instances that have not failed.
+func (m *member) isDrained(in inputs) bool {
+	policy := in.state.Policy()
+	return len(policy.Drained) > 0 && policy.DrainsAll(m.id, m.healthyInstances(in))
+}
+
 // isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
 func (m *member) isSilent(in inputs) bool {

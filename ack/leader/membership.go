@@ -87,7 +87,7 @@ func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if ms.health.excludes(in, node) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
-	if in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances) {
+	if node.isDrained(in) {
 		return false
 	}
 	// A drop is the record of an exclusion in the log. It is in force until a proposal contains
@@ -220,7 +220,7 @@ func (ms *membership) exclusionReason(in inputs, node *member) string {
 		return "leave"
 	case ms.health.excludes(in, node):
 		return "app-unhealthy"
-	case in.state.Policy().DrainsAll(node.id, node.heartbeat.Instances):
+	case node.isDrained(in):
 		return "drain"
 	}
 	return ack.CauseSilent.String()
@@ -292,11 +292,12 @@ func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.D
 // weightedMember returns the member of the next map, with its weight and its app instances. The last
 // known ones of a node count while it restarts or has not sent a heartbeat in this term.
 func weightedMember(in inputs, node *member) shardmap.Member {
+	weight := node.heartbeat.Weight
 	if in.isRestarting(node) || !node.hasHeartbeat() {
 		previous, _ := findMember(in.state.Proposed(), node.id)
-		return shardmap.Member{ID: node.id, Weight: previous.Weight, Instances: previous.Instances}
+		weight = previous.Weight
 	}
-	return shardmap.Member{ID: node.id, Weight: node.heartbeat.Weight, Instances: node.heartbeat.Instances}
+	return shardmap.Member{ID: node.id, Weight: weight, Instances: node.healthyInstances(in)}
 }
 
 // appendMembers appends the members of the next map to buf, ordered by id: the nodes that may own

@@ -59,9 +59,10 @@ type assignment struct {
 	finalMap     *shardmap.Map
 	losingOwners []shardmap.NodeID
 	// stageMap is the map that may be proposed now. It differs from finalMap only in the moves that
-	// deferringOwners defer: these owners keep their busy shards for now.
+	// deferringOwners defer: these owners keep their busy shards for now. The value is the set of
+	// instances of the owner that have not failed.
 	stageMap        *shardmap.Map
-	deferringOwners map[shardmap.NodeID]bool
+	deferringOwners map[shardmap.NodeID]shardmap.InstanceSet
 	// isUrgent means that stageMap contains an urgent change, so the leader must propose it before
 	// the owners have answered which of their shards are idle.
 	isUrgent bool
@@ -89,18 +90,38 @@ func (a *assignment) update(in placementInputs) {
 
 // planStage computes the map that may be proposed now. A change of the map may be proposed in
 // several stages, so that busy shards do not delay idle ones. deferringOwners are the owners that
-// may keep their busy shards for now.
-func (a *assignment) planStage(deferringOwners map[shardmap.NodeID]bool) {
+// may keep their busy shards for now, with their instances that have not failed.
+func (a *assignment) planStage(deferringOwners map[shardmap.NodeID]shardmap.InstanceSet) {
 	if a.stageMap != nil && maps.Equal(a.deferringOwners, deferringOwners) {
 		return
 	}
 	a.stageMap, a.deferringOwners, a.isUrgent = a.finalMap, deferringOwners, false
 	if len(deferringOwners) > 0 {
 		placement := a.inputs.placement()
-		placement.DefersMoves = deferringOwners
+		placement.DefersMoves = nodeSetOf(deferringOwners)
+		placement.IdleShards = a.withFailedShards(placement.IdleShards)
 		a.stageMap = a.inputs.assign(placement)
 		a.isUrgent = a.hasUrgentChange()
 	}
+}
+
+// withFailedShards returns the idle shards and the shards of failed instances. These instances
+// answer no request, so their shards must not wait. Assign finds them only for members of the next
+// map, but an owner that is drained or stops is not a member.
+func (a *assignment) withFailedShards(idle map[shardmap.Shard]bool) map[shardmap.Shard]bool {
+	committed, isCloned := a.inputs.state.Committed(), false
+	for owner := range a.deferringOwners {
+		for shard := range committed.Shards(owner) {
+			if !a.hasFailed(owner, committed.Instance(shard)) {
+				continue
+			}
+			if !isCloned {
+				idle, isCloned = maps.Clone(idle), true
+			}
+			setKey(&idle, shard, true)
+		}
+	}
+	return idle
 }
 
 // hasUrgentChange reports whether the stage map contains a change that must not wait for answers:
@@ -112,17 +133,16 @@ func (a *assignment) hasUrgentChange() bool {
 		}
 	}
 	for _, move := range shardmap.Diff(a.inputs.state.Committed(), a.stageMap) {
-		if !a.deferringOwners[move.From] || a.hasFailed(move.From, move.FromInstance) {
+		if _, defers := a.deferringOwners[move.From]; !defers || a.hasFailed(move.From, move.FromInstance) {
 			return true
 		}
 	}
 	return false
 }
 
-// hasFailed reports whether a member of the next map has lost the instance because it is unhealthy.
-func (a *assignment) hasFailed(node shardmap.NodeID, instance shardmap.Instance) bool {
-	i := slices.IndexFunc(a.inputs.members, func(member shardmap.Member) bool { return member.ID == node })
-	return i >= 0 && !a.inputs.members[i].Instances.Has(instance)
+// hasFailed reports whether an owner that defers moves has lost the instance because it is unhealthy.
+func (a *assignment) hasFailed(owner shardmap.NodeID, instance shardmap.Instance) bool {
+	return !a.deferringOwners[owner].Has(instance)
 }
 
 // leavesBusyShard reports whether the final map takes a shard from the node that is not in idle.
@@ -145,4 +165,13 @@ func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
 		}
 	}
 	return slices.Sorted(maps.Keys(from))
+}
+
+// nodeSetOf returns the keys as a set.
+func nodeSetOf(instances map[shardmap.NodeID]shardmap.InstanceSet) map[shardmap.NodeID]bool {
+	set := make(map[shardmap.NodeID]bool, len(instances))
+	for id := range instances {
+		set[id] = true
+	}
+	return set
 }

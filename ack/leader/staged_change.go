@@ -18,15 +18,15 @@ func (l *Leader) mayDefer(node *member) bool {
 	return l.membership.isReliable(l.in, node)
 }
 
-// deferringOwners returns the owners that may keep busy shards which the final map moves; nil
-// if there are none.
-func (l *Leader) deferringOwners(losingOwners []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
+// deferringOwners returns the owners that may keep busy shards which the final map moves, with their
+// instances that have not failed; nil if there are none.
+func (l *Leader) deferringOwners(losingOwners []shardmap.NodeID) (owners map[shardmap.NodeID]shardmap.InstanceSet) {
 	if len(losingOwners) == 0 || l.keyConfig.isDueNow(l.in, &l.members, &l.membership) {
 		return nil
 	}
 	for _, id := range losingOwners {
-		if l.mayDefer(l.members.getOrCreate(id)) {
-			setKey(&owners, id, true)
+		if node := l.members.getOrCreate(id); l.mayDefer(node) {
+			setKey(&owners, id, node.healthyInstances(l.in))
 		}
 	}
 	return owners
@@ -48,7 +48,7 @@ func (l *Leader) mayProposeStage(assigned *assignment) bool {
 	}
 	if !l.staged.isQueryOpen() {
 		if l.in.now >= l.staged.nextQueryAt {
-			l.queryIdleShards(assigned.deferringOwners)
+			l.queryIdleShards(nodeSetOf(assigned.deferringOwners))
 		}
 		return false
 	}
