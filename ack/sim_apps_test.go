@@ -142,7 +142,7 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 			}
 			continue
 		}
-		if v.Silent || v.Crashed || v.Restarting || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] {
+		if v.Silent || v.Crashed || v.Restarting || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().DrainsAll(v.Node, hb.Instances) {
 			continue
 		}
 		apps++
@@ -182,10 +182,10 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 		if d, ok := next.Drop(id); ok && d.InForce && !is {
 			continue // for another reason
 		}
-		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps && l.apps.most {
+		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().DrainsAll(id, hb.Instances) && 2*unhealthy > apps && l.apps.most {
 			w.fail("health: %s is left out, though %d of %d apps are unhealthy", id, unhealthy, apps)
 		}
-		if was || !is || v.Restarting || hb.App.FlapCount < 2 || !others(id) {
+		if was || !is || v.Restarting || hb.App.FlapCount < 2 || l.onlyKeepsShards(next.Proposed(), id) || !others(id) {
 			continue
 		}
 		pause := flapFirst << (hb.App.FlapCount - 2)
@@ -196,6 +196,17 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 	if 2*unhealthy > apps {
 		w.cover.panics++
 	}
+}
+
+// onlyKeepsShards reports whether a node owns only shards that a safe drain leaves there.
+func (l *leaderLoop) onlyKeepsShards(m *shardmap.Map, id shardmap.NodeID) bool {
+	kept := l.turn.KeptShards()
+	for shard := range m.Shards(id) {
+		if !kept[shard] {
+			return false
+		}
+	}
+	return m.ShardCount(id) > 0
 }
 
 // sampleApps records since when at most half of the apps may have been unhealthy.
@@ -241,6 +252,8 @@ func (l *leaderLoop) judgeHeldBack() {
 	x := &l.apps.idle
 	switch {
 	case able || held == "" || !l.waits.barrier || !l.p.w.leased(held): // without a quorum there are no leases
+		*x = -1
+	case l.waits.base != nil: // no entry follows before the last one is applied
 		*x = -1
 	case *x < 0:
 		*x = now

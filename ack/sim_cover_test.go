@@ -248,6 +248,8 @@ func (c *coverage) counters() []counter {
 		{"app instances that hung", &c.instanceHangs, false},
 		{"shards moved between instances of a node", &c.instanceMoves, false},
 		{"requests that ran at a hung instance", &c.hungRequests, false},
+		{"app instances removed from the list of a node", &c.instanceRemovals, true},
+		{"requests to drain an instance, or to end its drain", &c.instanceDrains, true},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.suspicions, false},
 		{"candidates that miss their leader", &c.suspicionCampaigns, false},

@@ -62,6 +62,7 @@ func kinds(list string) []weighted {
 		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,
 		"instance-die": faultInstanceDie, "instance-hang": faultInstanceHang, "instance-sick": faultInstanceUnhealthy, "instance-roll": faultInstanceRoll,
+		"instance-drain": faultInstanceDrain, "instance-list": faultInstanceList,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 	}
 	var out []weighted

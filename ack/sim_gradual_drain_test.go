@@ -122,14 +122,20 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 
 // checkIdleMoves checks the shards that a proposal takes from members with a gradual drain, and
 // returns them. The members must have reported them as idle for this map, to this leader or to
-// the leader of the open round, whose proposal was checked before.
-func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry) map[shardmap.Shard]bool {
+// the leader of the open round, whose proposal was checked before. A shard must also move if its
+// instance may own no shards and its siblings are barred from the shard.
+func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
 	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}
 	if before.HasOpenProposal() {
 		open = movedFrom(base, before.Proposed(), policy)
 	}
-	for s := range idle {
+	for s := range maps.Clone(idle) {
+		owner := shardmap.Member{ID: base.Owner(s), Instances: e.stage.instancesOf(before, base.Owner(s))}
+		if policy.DrainsInstance(owner.ID, base.Instance(s)) && isBarred(s, owner, by) {
+			delete(idle, s) // Assign moves it
+			continue
+		}
 		w.cover.wentIdle++
 		if !open[s] && !e.stage.hasFailed(before, s) && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
 			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))

@@ -153,6 +153,7 @@ func (h *host) start() {
 	}
 	p.commit, p.raftApplied = h.disk.snapAt, h.disk.snapAt
 	p.initAgent()
+	h.readInstanceList()
 	// Not its first start, and the log went on without it.
 	if h.disk.boot > 1 && h.disk.last() < w.truth.Index() {
 		w.cover.oldStarts++

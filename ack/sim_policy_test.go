@@ -218,7 +218,7 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 		}
 		by.GraduallyDrained[id] = true
 	}
-	by.IdleShards = w.checkIdleMoves(before, after, e)
+	by.IdleShards = w.checkIdleMoves(before, after, e, by)
 	by.KeptShards = e.kept
 	members := w.checkStage(before, after, e, &by)
 	w.placed = members

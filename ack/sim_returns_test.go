@@ -94,9 +94,11 @@ func (p *proc) checkApp(instance shardmap.Instance) {
 // checkedApp handles the result of a check.
 func (p *proc) checkedApp(instance shardmap.Instance, a agent.Attempt, refused bool, process int, reported string) {
 	c, watch := p.h.caches()[instance], p.watches[instance]
-	if refused {
+	switch {
+	case p.h.states[instance].removed: // it is not checked
+	case refused:
 		watch.Refused(a)
-	} else {
+	default:
 		c.met = process
 		if watch.Checked(a, reported) {
 			p.disk.instances[instance] = reported
@@ -175,6 +177,9 @@ func (w *world) checkReturns(before, after *ack.State) {
 			continue
 		}
 		for _, instance := range m.Instances.All() {
+			if policy.Drained[shardmap.InstanceName(m.ID, instance)] {
+				continue
+			}
 			present = append(present, shardmap.InstanceID(m.ID, instance))
 			if !policy.Cordoned[m.ID] {
 				open = append(open, shardmap.InstanceID(m.ID, instance))

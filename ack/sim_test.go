@@ -130,6 +130,10 @@ func mixes() []*simMix {
 				"app-restart 2, cache-restart 2, wipe 1, forge 2, stall 2, noise 2, retime 1, weight 2"),
 		},
 		{
+			name: "lists", hosts: [2]int{2, 4}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 35, caches: 60, instances: 100,
+			kinds: kinds("instance-list 12, instance-drain 10, instance-die 5, instance-hang 4, instance-sick 3, instance-roll 2, policy 2, kill 4, leave 2, restart 3, join 2, isolate 3, depose 3, elect 3, compact 3, cache-restart 3, pause 2, weight 1"),
+		},
+		{
 			name: "in-place", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,
 			kinds: kinds("in-place 1"),
 		},
