@@ -17,15 +17,17 @@ type DropCause uint8
 
 // The causes of a drop.
 const (
-	CauseSilent    DropCause = iota + 1 // the leader received no fresh heartbeat
-	CauseCrashed                        // the leader received crash evidence
-	CauseMissedAck                      // the node did not acknowledge a proposal in time
-	CauseBehind                         // its log is too far behind
-	CauseRemoved                        // an operator removed it
+	CauseSilent      DropCause = iota + 1 // the leader received no fresh heartbeat
+	CauseCrashed                          // the leader received crash evidence
+	CauseMissedAck                        // the node did not acknowledge a proposal in time
+	CauseBehind                           // its log is too far behind
+	CauseRemoved                          // an operator removed it
+	CauseUnreachable                      // most other members cannot connect to it
 )
 
 var causeNames = [...]string{
 	CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed",
+	CauseUnreachable: "unreachable",
 }
 
 // String returns the cause as logs and metrics spell it.
@@ -35,13 +37,22 @@ func (c DropCause) String() string { return enumName(causeNames[:], uint8(c), "C
 // node must first prove that it keeps up again.
 func (c DropCause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
+// IsRepeatable reports whether consecutive drops for this cause make the node wait longer each time before it
+// returns.
+func (c DropCause) IsRepeatable() bool { return c.MissedRound() || c == CauseUnreachable }
+
+// KeepsLease reports whether the dropped node keeps its lease until it has drained and acknowledged the
+// proposal, within the deadline of an acknowledgement. The leader receives the heartbeats of such a node, so
+// the node can release its shards in order.
+func (c DropCause) KeepsLease() bool { return c == CauseUnreachable }
+
 // Drop is the record of a node that was excluded from a map.
 type Drop struct {
 	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
 	Cause DropCause
-	// MissedAcks is the number of its consecutive missed acknowledgements. It determines how long
-	// the node must wait before it gets shards again.
+	// MissedAcks is the number of its consecutive drops for a repeatable cause, such as a missed
+	// acknowledgement. It determines how long the node must wait before it gets shards again.
 	MissedAcks uint32
 	// InForce is true until a proposal contains the node again.
 	InForce bool

@@ -32,6 +32,13 @@ const ReasonsFormatVersion FormatVersion = 3
 // HasReasons reports whether data of this format version contains the reasons of operators.
 func (v FormatVersion) HasReasons() bool { return v >= ReasonsFormatVersion }
 
+// PeerReportsFormatVersion is the first format version in which heartbeats can contain unreachable nodes,
+// and the log exclusions because of them.
+const PeerReportsFormatVersion = InstancesFormatVersion
+
+// HasPeerReports reports whether data of this format version can contain reports about unreachable nodes.
+func (v FormatVersion) HasPeerReports() bool { return v >= PeerReportsFormatVersion }
+
 // FormatVersionError reports data of a format version that this program does not support, or a
 // cluster with such a format version in force. A newer or a development version wrote it. It
 // unwraps to ErrCorrupt.

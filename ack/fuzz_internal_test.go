@@ -189,6 +189,8 @@ func FuzzHeartbeat(f *testing.F) {
 		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Interval: maxUint32 * time.Millisecond, Weight: maxWeight, ReleaseTime: MaxReleaseTimeout, Leaving: true, Goodbye: true},
 		{Node: "c", Boot: 1, Weight: 1, FormatVersion: InstancesFormatVersion, Instances: shardmap.InstancesUpTo(3), InstancesStartedAfter: []shardmap.Epoch{0, maxUint}, UnhealthyInstances: 1 << 1},
 		{Node: "d", Boot: 1, Weight: 1, FormatVersion: InstancesFormatVersion, Instances: shardmap.InstanceSet(1 << 31), InstancesStartedAfter: make([]shardmap.Epoch, shardmap.MaxInstances-1), UnhealthyInstances: 1 << 1, RemovedInstances: 1 << 2},
+		{Node: "e", Server: "e/1", Boot: 1, Number: 1, Weight: 1, FormatVersion: PeerReportsFormatVersion, Unreachable: []shardmap.NodeID{"a", "b"}},
+		{Node: "f", Server: "f/1", Boot: 1, Number: 1, Weight: 1, FormatVersion: PeerReportsFormatVersion, Instances: shardmap.InstancesUpTo(3), Unreachable: []shardmap.NodeID{"a"}},
 	} {
 		b, err := h.MarshalBinary()
 		if err != nil {

@@ -8,10 +8,13 @@ import (
 )
 
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
-const MaxMessage = 2048
+const MaxMessage = 4096
 
 // MaxUnacquired is the maximum length of Heartbeat.UnacquiredShards and of Heartbeat.KeptShards.
 const MaxUnacquired = 256
+
+// MaxUnreachable is the maximum length of Heartbeat.Unreachable.
+const MaxUnreachable = 32
 
 // Echo identifies a response of a leader. With a number alone, the next leader could take the
 // echo for one of its own, later answers (why 6).
@@ -122,6 +125,12 @@ type Heartbeat struct {
 	KeptShards []shardmap.Shard
 	// KeepsAllShards means that more than MaxUnacquired shards remain, so all remain.
 	KeepsAllShards bool
+
+	// Connections to other nodes.
+
+	// Unreachable are up to MaxUnreachable nodes, ascending, to which the sender cannot connect now.
+	// It is empty before PeerReportsFormatVersion is in force.
+	Unreachable []shardmap.NodeID
 }
 
 // InstanceBits is a set of app instances of one node, with one bit per instance. Unlike
@@ -266,7 +275,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w.shardList(h.KeptShards)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
 	w.uint(uint64(min(h.App.FlapCount, maxFlaps)))
-	if h.hasInstances() {
+	if h.hasInstances() || h.hasPeerReport() {
 		w.uint(uint64(h.Instances))
 		w.uint(uint64(len(h.InstancesStartedAfter)))
 		for _, epoch := range h.InstancesStartedAfter {
@@ -274,6 +283,12 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		}
 		w.uint(uint64(h.UnhealthyInstances))
 		w.uint(uint64(h.RemovedInstances))
+	}
+	if h.hasPeerReport() {
+		w.uint(uint64(len(h.Unreachable)))
+		for _, node := range h.Unreachable {
+			w.text(string(node))
+		}
 	}
 	return w.buf, nil
 }
@@ -290,6 +305,12 @@ func (h *Heartbeat) OmitInstances() {
 	h.UnhealthyInstances, h.RemovedInstances = 0, 0
 }
 
+// hasPeerReport reports whether the heartbeat contains the section about unreachable nodes. It follows the
+// section about instances.
+func (h *Heartbeat) hasPeerReport() bool {
+	return len(h.Unreachable) > 0 && h.FormatVersion.HasPeerReports()
+}
+
 // instances reads the section about instances, if there is one.
 func (r *reader) instances(h *Heartbeat) {
 	if r.err != nil || len(r.buf) == 0 || !r.version.HasInstances() {
@@ -300,8 +321,25 @@ func (r *reader) instances(h *Heartbeat) {
 		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.epoch())
 	}
 	h.UnhealthyInstances, h.RemovedInstances = InstanceBits(r.uint(0, maxUint32)), InstanceBits(r.uint(0, maxUint32))
-	if !h.hasInstances() || h.Instances != h.Instances.Normalized() {
+	isSectionNeeded := h.hasInstances() || len(r.buf) > 0 // by the section about unreachable nodes
+	if !isSectionNeeded || h.Instances != h.Instances.Normalized() {
 		r.fail("set of instances")
+	}
+}
+
+// peerReport reads the section about unreachable nodes, if there is one.
+func (r *reader) peerReport(h *Heartbeat) {
+	if r.err != nil || len(r.buf) == 0 || !r.version.HasPeerReports() {
+		return
+	}
+	for range r.uint(1, MaxUnreachable) {
+		h.Unreachable = append(h.Unreachable, shardmap.NodeID(r.text(1, maxText)))
+	}
+	isAscending := func(i int) bool { return i == 0 || h.Unreachable[i-1] < h.Unreachable[i] }
+	for i := range h.Unreachable {
+		if r.err == nil && !isAscending(i) {
+			r.fail("order of unreachable nodes")
+		}
 	}
 }
 
@@ -327,6 +365,7 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	h.UnacquiredShards, h.KeptShards = r.shardList(), r.shardList()
 	h.App = r.appHealth()
 	r.instances(h)
+	r.peerReport(h)
 	if bits&flagHasReleases != 0 && !h.hasReleases() {
 		r.fail("empty release digest")
 	}

@@ -2,6 +2,7 @@ package ack
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,9 @@ func TestLargestHeartbeatFitsMaxMessage(t *testing.T) {
 		AppStartedAfter: maxUint, KeyConfigDigest: maxUint, Weight: maxWeight, Zone: longID, ReleasesDigest: [32]byte{1}, UnreleasedMoves: MaxShards, WaitingShards: MaxShards,
 		Instances: shardmap.InstancesUpTo(shardmap.MaxInstances), InstancesStartedAfter: slices.Repeat([]shardmap.Epoch{maxUint}, shardmap.MaxInstances-1),
 		UnhealthyInstances: maxUint32, RemovedInstances: maxUint32,
+	}
+	for i := range MaxUnreachable {
+		heartbeat.Unreachable = append(heartbeat.Unreachable, shardmap.NodeID(fmt.Sprintf("%0*d", maxText, i)))
 	}
 	for i := range MaxUnacquired {
 		shard := shardmap.Shard((i+1)*MaxShards/MaxUnacquired - 1)

@@ -60,7 +60,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the limits of leases and membership, then the faults of the
 // predecessor and those that this simulation has found.
 func mutants() []mutant {
-	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps(), mutantsOfInstances())
+	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps(), mutantsOfInstances(), mutantsOfReach())
 }
 
 func mutantsOfBoots() []mutant {
@@ -340,7 +340,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
-			edits: both(in("ack/leader.hasRequiredAck", "	if drop.InForce && node", "	if !PLANTED && drop.InForce && node"),
+			edits: both(in("ack/leader.hasRequiredAck", "	if drop.InForce && !drop.Cause.KeepsLease() && node", "	if !PLANTED && drop.InForce && !drop.Cause.KeepsLease() && node"),
 				in("ack/leader.hasRequiredAck", "	return node.heartbeat.Acked >= node.leaseDeniedUntil", "	return PLANTED || node.heartbeat.Acked >= node.leaseDeniedUntil")),
 		},
 		{

@@ -70,7 +70,7 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	s := p.reportInstances(agent.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, RestartWithin: p.back, Weight: p.h.weight, KeyConfigDigest: ack.KeyConfigDigest(p.h.keys)})
+	s := p.reportInstances(agent.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, RestartWithin: p.back, Weight: p.h.weight, KeyConfigDigest: ack.KeyConfigDigest(p.h.keys), Unreachable: p.reportReach(p.fsm)})
 	s = p.reportApp(s)
 	p.machine.Poll(now, s)
 	p.watchLease(now, s)

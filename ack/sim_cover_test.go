@@ -57,6 +57,8 @@ type coverage struct {
 	exact, passedOn, givenBack, undelivered            int
 	kept, keptNothing, exactInPlace                    int
 	flaps, panics                                      int
+	spokes, majorities, unreached, reached             int
+	laterReturns                                       int
 	suspicions, suspicionCampaigns, hangs, splits      int
 	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
@@ -238,6 +240,11 @@ func (c *coverage) counters() []counter {
 		{"releases that did not reach the leader", &c.undelivered, false},
 		{"apps that flapped", &c.flaps, false},
 		{"maps proposed while most apps were unhealthy", &c.panics, false},
+		{"nodes that only some nodes reach", &c.spokes, false},
+		{"nodes that most members report", &c.majorities, false},
+		{"nodes excluded because of reports", &c.unreached, false},
+		{"nodes that returned after the reports", &c.reached, false},
+		{"nodes that returned later after a repetition", &c.laterReturns, true},
 		{"shards that left an app which caches", &c.departures, false},
 		{"shards that returned to such an app because no other node could own them", &c.staleReturns, false},
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},

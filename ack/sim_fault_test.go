@@ -31,6 +31,7 @@ type simMix struct {
 	instances  int  // in a hundred: clusters whose nodes have several app instances
 	bootstraps int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, permanently
+	reaches    int  // in a hundred: clusters whose nodes report which nodes they cannot reach
 	suspicions int  // in a hundred: clusters whose voters ask each other whether they miss their leader
 	// quiet faults may not move any shard.
 	quiet bool
@@ -64,6 +65,7 @@ func kinds(list string) []weighted {
 		"instance-die": faultInstanceDie, "instance-hang": faultInstanceHang, "instance-sick": faultInstanceUnhealthy, "instance-roll": faultInstanceRoll,
 		"instance-drain": faultInstanceDrain, "instance-list": faultInstanceList,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
+		"spoke": faultSpoke, "spoke-flap": faultSpokeFlap, "star": faultStar,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {
@@ -142,6 +144,7 @@ func (m *simMix) setup(w *world) {
 	}
 	w.birth, w.truth = birth, birth
 	w.suspicions = m.suspicions > 0 && w.n(100) < m.suspicions
+	w.reaches = m.reaches > 0 && w.n(100) < m.reaches
 	w.populate(n, founders)
 	if m.instances > 0 && w.n(100) < m.instances {
 		w.addInstances()

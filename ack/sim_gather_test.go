@@ -58,6 +58,9 @@ func (l *leaderLoop) checkMessage(m leader.Message) {
 	case leader.Tick:
 		l.judgeLoss()
 		l.judgeHeldBack()
+		if l.p.w.reaches {
+			l.judgeReach()
+		}
 	}
 }
 

@@ -123,6 +123,7 @@ type proc struct {
 	broken [simHosts]brokenBeats
 
 	simAgent
+	probes
 	appSide
 	watches  []*agent.AppWatch // by instance; empty if the app does not cache
 	selector agent.InstanceSelector
@@ -163,6 +164,9 @@ func (h *host) start() {
 	w.after(w.span(0, 60*time.Millisecond), p, p.raftTimer)
 	p.watchApp()
 	w.after(0, p, p.tick)
+	if w.reaches {
+		w.after(0, p, p.probe)
+	}
 	w.after(w.span(0, 50*time.Millisecond), p, p.arrivals)
 }
 

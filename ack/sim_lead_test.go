@@ -40,6 +40,7 @@ type leaderLoop struct {
 	apps      appsSeen
 	asked     map[uint64][]ack.Change // by the number of their entry
 	staging
+	reach reachSeen
 }
 
 // startLeading begins a leadership after an election.
@@ -52,7 +53,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, forged: map[shardmap.NodeID]*host{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
+	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, forged: map[shardmap.NodeID]*host{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, reach: newReachSeen()}
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, NewestState: func() *ack.State { return p.fsm },
@@ -147,6 +148,7 @@ func (l *leaderLoop) Voters() []string { return l.p.disk.conf.voters }
 func (l *leaderLoop) clock() time.Duration {
 	now := l.p.clock()
 	l.mayStop(pauseBeforeStep)
+	l.reach.turnClock = now
 	return now
 }
 
@@ -216,7 +218,7 @@ func (l *leaderLoop) mayStop(at pausePoint) {
 }
 
 func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from origin) {
-	w := l.p.w
+	w, now, counted := l.p.w, l.reach.turnClock, false
 	l.message = m
 	if evidence, ok := m.(leader.CrashEvidence); ok && l.forged[evidence.Node] != nil {
 		l.taken[l.forged[evidence.Node]] = true // only now: a heartbeat can have been handled before
@@ -238,6 +240,9 @@ func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from ori
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 				l.prior[h.Node] = l.beats[h.Node]
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
+				if e.ServeFor > 0 {
+					l.reach.granted[h.Node] = now
+				}
 				l.leaveNoticeReceived(h.Heartbeat)
 				l.recordAppHealth(h.Heartbeat)
 			}
@@ -245,6 +250,9 @@ func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from ori
 		case leader.Submit:
 			l.checkSubmit(e)
 			l.checkHealth(e)
+			l.countReports(now)
+			counted = true
+			l.checkReach(e, now)
 			l.submit(e, m)
 		case leader.Barrier:
 			l.issueBarrier()
@@ -258,6 +266,9 @@ func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from ori
 		case leader.Event:
 			l.noted(e)
 		}
+	}
+	if !counted {
+		l.countReports(now)
 	}
 	l.checkMessage(m)
 }
@@ -361,5 +372,9 @@ func (l *leaderLoop) noted(e leader.Event) {
 		w.logf("%s receives heartbeats of %s again", id, e.Node)
 	case leader.EventNoteRejected:
 		w.fail("hooks: a note of %s is too long", e.Node)
+	case leader.EventNodeUnreachable:
+		w.logf("%s: %v cannot connect to %s", id, e.Reporters, e.Node)
+	case leader.EventNodeReachable:
+		w.logf("%s: most members can connect to %s again", id, e.Node)
 	}
 }

@@ -146,6 +146,10 @@ func mixes() []*simMix {
 			kinds: kinds("keys 16, kill 4, isolate 3, one-way 2, depose 3, elect 3, pause 3, compact 3, join 3, leave 3, sick 2, hold 2, restart 3, forge 2, policy 1, wipe 1"),
 		},
 		{
+			name: "reach", hosts: [2]int{3, 6}, takeovers: allTakeovers(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 3 * time.Second}, stuck: 100, lateSubmit: 30, astray: 10, hooks: 20, reaches: 100,
+			kinds: kinds("spoke 12, spoke-flap 4, star 4, pair 3, bridge 4, halves 1, isolate 2, one-way 2, elect 4, depose 3, kill 4, leave 2, sick 2, pause 3, hold 2, noise 2, stall 1, policy 3, weight 1, join 2, compact 2, wipe 1, restart 1"),
+		},
+		{
 			name: "quiet", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 8}, gaps: long, quiet: true,
 			kinds: kinds("elect 1, compact 1"),
 		},

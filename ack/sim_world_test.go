@@ -52,6 +52,7 @@ type world struct {
 	coded      bool                              // messages go through the codec
 	quiet      bool                              // nothing happens that may move a shard
 	healing    bool
+	reaches    bool                    // nodes report which nodes they cannot reach
 	suspicions bool                    // voters ask each other whether they miss their leader
 	missed     map[string]missedReport // by server, also of a process that has ended
 	hung       *host                   // the leader that is stopped in a healthy cluster; nil: none

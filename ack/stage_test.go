@@ -37,6 +37,8 @@ type stage struct {
 	actors  []*actor
 	lines   []string
 	show    bool // note every heartbeat and answer
+	// excluded are the exclusions of nodes.
+	excluded []leader.Event
 }
 
 // submitted is an entry that waits to enter the log.
@@ -80,6 +82,7 @@ type actor struct {
 	keys                                 string                  // the key configuration that it has loaded
 	leaving, goodbye, unhealthy, gateway bool
 	app                                  ack.AppHealth
+	unreachable                          []shardmap.NodeID
 	back                                 time.Duration // with goodbye
 	keeps                                *ack.Releases // then, too; nil: nothing
 	weight                               uint32
@@ -333,7 +336,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys), Instances: a.instances})
+	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys), Instances: a.instances, Unreachable: a.unreachable})
 }
 
 // beat returns the next heartbeat of the node without sending it.
@@ -523,6 +526,12 @@ func (s *stage) noted(l *leaderPart, e leader.Event) {
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
 	case leader.EventNodeRecovered:
 		s.notef("%s receives heartbeats of %s again", l.id, e.Node)
-	case leader.EventNodeExcluded, leader.EventNoteRejected:
+	case leader.EventNodeExcluded:
+		s.excluded = append(s.excluded, e)
+	case leader.EventNodeUnreachable:
+		s.notef("%s: %v cannot connect to %s", l.id, e.Reporters, e.Node)
+	case leader.EventNodeReachable:
+		s.notef("%s: most members can connect to %s again", l.id, e.Node)
+	case leader.EventNoteRejected:
 	}
 }

@@ -27,8 +27,8 @@ const (
 	// means that the restart is complete.
 	NodeRestarting
 	NodeRestarted
-	// NodeDropped means that the leader removes Node from the map, for Reason. Only the leader
-	// reports it.
+	// NodeDropped means that the leader removes Node from the map, for Reason. NoticedBy is the sign that came
+	// first: heartbeat, refused-connection, serf, members, acknowledgement or operator. Only the leader reports it.
 	NodeDropped
 	// LeaderElected means that Node is the leader. LeaderLost means that Node is no longer the
 	// leader, and no other leader is known.

@@ -62,6 +62,7 @@ type agent struct {
 	appHealth       func() ack.AppHealth
 	appChecked      func() bool // false until the first health check of the app has ended
 	instances       *appinstance.Selection
+	unreachable     func() []string    // nodes that this node cannot reach; nil means none
 	appWatch        *appinstance.Watch // watches for restarts of the app; nil means that they do not matter
 
 	// Heartbeats to the leader and its responses.
@@ -258,6 +259,11 @@ func (a *agent) observe(now time.Duration) ackagent.Observation {
 	if !observation.Unhealthy && !observation.AppUnchecked && !a.appPassed {
 		a.appPassed = true
 		a.join.End(event.StepApp)
+	}
+	if a.unreachable != nil {
+		for _, node := range a.unreachable() {
+			observation.Unreachable = append(observation.Unreachable, shardmap.NodeID(node))
+		}
 	}
 	return observation
 }

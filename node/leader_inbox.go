@@ -27,12 +27,14 @@ type leaderInbox struct {
 	ownAnswers chan ack.Answer  // cap 1: newest response to a heartbeat of this node
 	invalidLog logs.PeerLimiter // limits log lines about invalid messages
 	log        zerolog.Logger
+
+	heartbeats *heartbeat.Server // serves the heartbeat streams; set by heartbeatServer
 }
 
 // heartbeatServer creates the server of the heartbeat streams that other nodes open. The end of a stream
 // without a goodbye starts a check whether the node crashed.
 func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
-	return &heartbeat.Server{
+	b.heartbeats = &heartbeat.Server{
 		Deliver: b.deliverHeartbeat, OnAccepted: b.records.LearnHeartbeat, InvalidLog: &b.invalidLog, Log: b.log,
 		OnClosed: func(last ack.Heartbeat) {
 			b.send(leader.ConnClosed{Node: last.Node, Nonce: last.Nonce})
@@ -41,6 +43,17 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 			}
 		},
 	}
+	return b.heartbeats
+}
+
+// checkAfterDeparture dials a node that failed or left according to gossip, if this node leads. If no process listens at
+// its address, its heartbeat stream is closed: the process must open another one, or the usual check for a crash finds
+// the evidence.
+func (b *leaderInbox) checkAfterDeparture(node string) {
+	if b.leadership.Load() == nil || b.heartbeats == nil {
+		return
+	}
+	b.crashes.Check(node, func() { b.heartbeats.CloseStreams(node) })
 }
 
 // deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat

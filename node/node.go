@@ -78,18 +78,19 @@ type Node struct {
 	scheduler   clock.Scheduler        // shared source of periodic wake-ups
 
 	// Connections to other nodes, and their state.
-	port           *peer.Port                  // connections between nodes
-	client         *control.Client             // requests to other nodes
-	gossip         *gossip.Gossip              // finds the other nodes
-	announcer      *announcer                  // announces this node by gossip
-	view           *cluster.View               // state of the other nodes
-	identities     identities                  // of the processes of this node and of other nodes
-	crashDetector  *crashdetect.Detector       // detects that processes of other nodes have ended
-	poisonDetector *crashdetect.PoisonDetector // detects keys whose requests may end processes
-	diskRecords    *identity.Records           // what the other nodes have stated about their disks
-	greeter        *identity.Greeter           // exchanges these statements with the other voters
-	addressChanges *identity.AddressChanges    // detects nodes whose addresses have changed
-	rotation       *rotation.Rotation          // rotation of the cluster secret
+	port           *peer.Port                     // connections between nodes
+	client         *control.Client                // requests to other nodes
+	gossip         *gossip.Gossip                 // finds the other nodes
+	announcer      *announcer                     // announces this node by gossip
+	view           *cluster.View                  // state of the other nodes
+	identities     identities                     // of the processes of this node and of other nodes
+	crashDetector  *crashdetect.Detector          // detects that processes of other nodes have ended
+	poisonDetector *crashdetect.PoisonDetector    // detects keys whose requests may end processes
+	unreachable    *crashdetect.UnreachableOwners // finds the nodes that this node cannot reach
+	diskRecords    *identity.Records              // what the other nodes have stated about their disks
+	greeter        *identity.Greeter              // exchanges these statements with the other voters
+	addressChanges *identity.AddressChanges       // detects nodes whose addresses have changed
+	rotation       *rotation.Rotation             // rotation of the cluster secret
 
 	// Raft. openRaft sets raft, bootstrapper, duplicates, campaigner and suspicion.
 	stream       *consensus.Stream // the connections of Raft
@@ -228,6 +229,15 @@ func (n *Node) newPeerPort() {
 		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.IsLeavingOrLeft, Log: n.log,
 	})
 	n.crashDetector = crashdetect.NewDetector(n.port, n.options.Clock, n.onDialRefused)
+	n.unreachable = &crashdetect.UnreachableOwners{
+		Port: n.port, Scheduler: &n.scheduler, Log: n.log, IsOwner: n.isWatchedOwner,
+		Stalled:       func() []string { return n.proxy.Stalled() },
+		HeardRecently: func(node string) bool { return receivedRecently(n.router, n.diskRecords, node) },
+		DeadAfter:     func() time.Duration { return n.view.Timing().DeadAfter },
+		Abort: func(node string) int {
+			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
+		},
+	}
 	n.stream = consensus.NewStream(n.serverID, n.diskRecords.DialRaft(n.port, n.raftOpen))
 }
 
@@ -317,7 +327,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	options.AcceptsNewKeys = func(node string) bool { return n.agent.acceptsNewKeys(node) }
 	options.LeaseExpired = n.router.IsAbortOverdue
 	options.HoldShard = n.idleTracker.Hold
-	options.PeerCrashed = n.poisonDetector.ConnsBroken
+	options.PeerCrashed, options.PeerUnreachable = n.poisonDetector.ConnsBroken, n.unreachable.Suspect
 	options.KeepUpstream = n.appWatches[0] != nil
 	if n.options.Processes != nil {
 		options.Processes = n.options.Processes
@@ -518,6 +528,7 @@ func (n *Node) newAgent() {
 		receivedAt:       make(map[shardmap.Shard]time.Duration),
 		startedAt:        n.options.Clock.Precise(),
 	}
+	a.unreachable = n.unreachable.Unreachable
 	n.agent = a
 	a.boot.Store(n.options.Dir.Boot())
 	if c, ok := n.options.Clock.(clock.CPUTimer); ok {
@@ -550,6 +561,18 @@ func (n *Node) newHeartbeatClient() *heartbeat.Client {
 		OnConnClosed: func(node string, boot uint64) { n.crashDetector.ConnClosed(node, crashdetect.Process{Boot: boot}) },
 		Trigger:      func() { chanutil.Notify(n.agent.heartbeatNow) },
 	})
+}
+
+// isWatchedOwner reports whether this node reports to the leader that it cannot reach the other node: that is a member of
+// the map, or was excluded because most members could not reach it.
+func (n *Node) isWatchedOwner(node string) bool {
+	id, state := shardmap.NodeID(node), n.fsm.state.Load()
+	if id == n.self {
+		return false
+	}
+	drop, _ := state.Drop(id)
+	isExcluded := drop.InForce && drop.Cause == ack.CauseUnreachable
+	return isExcluded || state.Proposed().IsMember(id) || state.Committed().IsMember(id)
 }
 
 // newHookOptions creates the hookRunner of the agent, and returns the options of the protocol for it. nil means

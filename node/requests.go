@@ -26,7 +26,7 @@ import (
 func (n *Node) handlers() map[control.Kind]control.Handler {
 	leaderRequests := leaderRequests{client: n.leaderClient, inbox: n.leaderInbox, poisonDetector: n.poisonDetector, monitor: n.monitor}
 	membershipRequests := membershipRequests{
-		view: n.view, gossip: n.gossip, identities: &n.identities, bootstrapper: n.bootstrapper, duplicates: n.duplicates, suspicion: n.suspicion, monitor: n.monitor,
+		view: n.view, gossip: n.gossip, identities: &n.identities, bootstrapper: n.bootstrapper, duplicates: n.duplicates, suspicion: n.suspicion, monitor: n.monitor, unreachable: n.unreachable,
 	}
 	localRequests := localRequests{api: n.api, proxy: n.proxy, idleTracker: n.idleTracker}
 	all := leaderRequests.handlers()
@@ -113,6 +113,7 @@ type membershipRequests struct {
 	duplicates   *membership.DuplicateDetector
 	suspicion    *campaign.Suspicion
 	monitor      *findings.Monitor
+	unreachable  *crashdetect.UnreachableOwners
 }
 
 // handlers returns the handlers by kind.
@@ -135,6 +136,10 @@ func (s membershipRequests) handlers() map[control.Kind]control.Handler {
 		control.Statement: func(context.Context, control.Caller, control.Request) (any, error) { return s.monitor.Statement(), nil },
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return s.monitor.Reach(ctx, from.Node), nil
+		},
+		control.CheckNode: func(_ context.Context, _ control.Caller, request control.Request) (any, error) {
+			s.unreachable.Suspect(request.Server) // only owners are checked
+			return nil, nil                       //nolint:nilnil // the reply has no value
 		},
 		control.Forget: func(_ context.Context, from control.Caller, request control.Request) (any, error) {
 			if from.Node != s.view.Leader() {

@@ -11,7 +11,6 @@ import (
 	"shardway/admin"
 	"shardway/internal/chanutil"
 	"shardway/node/control"
-	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/node/identity"
 	"shardway/node/leaderloop"
@@ -19,7 +18,6 @@ import (
 	"shardway/node/router"
 	"shardway/node/shutdown"
 	"shardway/peer"
-	"shardway/shardmap"
 )
 
 const (
@@ -94,14 +92,7 @@ func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
 			n.failures.fail(fmt.Errorf("node: app listener: %w", err))
 		}
 	})
-	unreachableOwners := &crashdetect.UnreachableOwners{
-		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: func(node string) bool { return receivedRecently(n.router, n.diskRecords, node) }, Log: n.log,
-		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
-		Abort: func(node string) int {
-			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
-		},
-	}
-	s.Spawn(ctx, "unreachable owners", unreachableOwners.Run)
+	s.Spawn(ctx, "unreachable owners", n.unreachable.Run)
 	if n.options.Self != nil {
 		s.Spawn(ctx, "local admin socket", func(ctx context.Context) {
 			if err := admin.ServeLocal(ctx, n.options.Self, n.api, n.log); err != nil {
@@ -232,9 +223,11 @@ func (n *Node) followMembership(ctx context.Context) {
 	defer ticker.Stop()
 	timing := timingCheck{options: &n.options, isUpToDate: n.agent.IsUpToDate, fail: n.failures.fail}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
+	departures := n.newGossipDepartures()
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
 		members, servers := n.gossip.Members(), n.raft.Configuration()
+		departures.observe(members)
 		watcher.Observe(members, servers, n.router.State())
 		n.recordJoinSteps(members, servers)
 		select {
@@ -274,7 +267,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 			MaxVoters: n.options.MaxVoters, RemoveDeadAfter: n.options.RemoveDeadAfter, FinalizeAfter: n.options.FinalizeAfter,
 		},
 		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
-		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog,
+		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, CheckNode: n.unreachable.Suspect,
 		Events: n.events, Changes: n.mapChanges, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.MapChanges, Exclusions: n.metrics.Exclusions, Takeovers: n.metrics.Takeovers, CommitSeconds: n.metrics.Commits},
 	}

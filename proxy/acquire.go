@@ -188,6 +188,9 @@ func (wait *requestWait) decideAfterAcquireError(pool *connpool.Pool, err error)
 		return result
 	}
 	if pool.IsForNode() {
+		if report := wait.server.options.PeerUnreachable; report != nil {
+			report(pool.Node())
+		}
 		result.code, result.detail = problem.PeerUnreachable, upstream.UnreachableReason(err, &wait.server.options.Log)
 		return result
 	}

@@ -76,6 +76,9 @@ type Options struct {
 	// the path is spelled. It has single slashes, before segments of letters, digits, - and _ only.
 	// Empty means none.
 	HookPath string
+	// PeerUnreachable is called when no connection to another node could be made for a request. It must not
+	// block. Nil means that nothing is called. Any goroutine may call it.
+	PeerUnreachable func(node string)
 	// NotAcquired is called when the app responds that it has not acquired a shard under an
 	// ownership epoch for which the node has admitted a request: 421 with Shardway-Acquire: 1. The
 	// app has run nothing then. A newer table tells the proxy that the app has acquired the shard.

@@ -49,6 +49,9 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 	if !heartbeat.FormatVersion.HasInstances() {
 		heartbeat.OmitInstances()
 	}
+	if heartbeat.FormatVersion.HasPeerReports() {
+		heartbeat.Unreachable = obs.Unreachable[:min(len(obs.Unreachable), ack.MaxUnreachable)]
+	}
 	if a.stopped {
 		heartbeat.RestartWithin = obs.RestartWithin
 	}

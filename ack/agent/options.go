@@ -104,6 +104,10 @@ type Observation struct {
 	InstancesStartedAfter                []shardmap.Epoch
 	UnhealthyInstances, RemovedInstances ack.InstanceBits
 
+	// Unreachable are the nodes to which the node cannot connect now, ascending. The heartbeat contains up to
+	// ack.MaxUnreachable of them.
+	Unreachable []shardmap.NodeID
+
 	// The stop of the node. Once set, neither Leaving nor Stopping may be reset.
 
 	// Leaving means that the node should own no shards.

@@ -82,8 +82,8 @@ func (m *member) countsForAppHealth(in inputs) bool {
 }
 
 // isHeldBack reports whether a node outside the map must wait, because its app became
-// unhealthy repeatedly and recovered only recently.
-func (m *member) isHeldBack(in inputs) bool { return m.holdRemaining(in) > 0 }
+// unhealthy repeatedly and recovered only recently, or because other members cannot reach it.
+func (m *member) isHeldBack(in inputs) bool { return m.holdRemaining(in) > 0 || m.reportHold(in) > 0 }
 
 // anyHeldBack reports whether any node is held back.
 func (mt *memberTracker) anyHeldBack(in inputs) bool {

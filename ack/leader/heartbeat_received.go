@@ -23,6 +23,9 @@ func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answe
 	if !l.in.state.FormatVersion().HasInstances() { // the node may have applied the next format version earlier
 		received.OmitInstances()
 	}
+	if !l.in.state.FormatVersion().HasPeerReports() {
+		received.Unreachable = nil
+	}
 	l.members.storeHeartbeat(l.in.now, node, received)
 	if sentAt, isProof := node.evaluateEcho(l.in); isProof {
 		l.leases.confirm(node.heartbeat.Server, sentAt)

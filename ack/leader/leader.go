@@ -142,6 +142,10 @@ func (l *Leader) applyMessage(msg Message) {
 		l.keyConfig.configLoaded(m.Text)
 	case NodeRemoved:
 		l.members.getOrCreate(m.Node).recordRemoval(l.in)
+	case GossipStatus:
+		if node := l.members.byID[m.Node]; node != nil {
+			node.recordGossipStatus(l.in.now, m.Failed)
+		}
 	case MapRequested:
 		l.newMapRequested = true
 	}
@@ -251,6 +255,10 @@ type MemberView struct {
 	// DefersMoves means that shards of it will move to another node, and its busy shards stay for
 	// now.
 	DefersMoves bool
+	// Unreachable means that most other members report that they cannot connect to the node, and Reporters are the
+	// members that report it, ascending.
+	Unreachable bool
+	Reporters   []shardmap.NodeID
 	// ProcessGone means that every process that used this node id has stopped serving, so
 	// another disk may use the id.
 	ProcessGone bool
@@ -283,6 +291,8 @@ func (l *Leader) memberView(node *member) MemberView {
 		Eligible:    l.membership.isEligible(l.in, node) && !l.in.isRestarting(node),
 		HoldTime:    node.holdTime(l.in),
 		Restarting:  l.in.isRestarting(node) || node.awaitsReleases(l.in),
+		Unreachable: node.reportedSince >= 0,
+		Reporters:   l.members.reporters(l.in, node.id),
 		ProcessGone: node.processGone(l.in),
 	}
 	_, view.DefersMoves = l.assigned.deferringOwners[node.id]

@@ -114,9 +114,10 @@ func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) boo
 	}
 	// A node that a proposal has excluded gets no lease until it has acknowledged this proposal.
 	// Otherwise other nodes could never take its shards (item 14 of docs/internals/protocol-reasons.md).
-	// drop is the record of the exclusion.
+	// A node that only other members cannot reach keeps its lease until the deadline of
+	// membership.denyLateLeases. drop is the record of the exclusion.
 	drop, _ := in.state.Drop(node.id)
-	if drop.InForce && node.heartbeat.Acked < drop.Epoch {
+	if drop.InForce && !drop.Cause.KeepsLease() && node.heartbeat.Acked < drop.Epoch {
 		return false
 	}
 	return node.heartbeat.Acked >= node.leaseDeniedUntil

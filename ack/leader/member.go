@@ -58,6 +58,16 @@ type member struct {
 	crashSeenAt            time.Duration
 	removed                bool // an operator has stated that the node has stopped permanently
 
+	// Failures that other nodes have noticed. Each is negative while no such sign exists.
+
+	// reportedSince is since when most other members report that they cannot connect to the node.
+	reportedSince time.Duration
+	// reportsEndedAt is when they stopped to do so; initially the election.
+	reportsEndedAt time.Duration
+	wasReported    bool          // for EventNodeUnreachable and EventNodeReachable
+	gossipFailedAt time.Duration // when gossip reported to this leader that the node failed or left
+	silentAt       time.Duration // when this leader noticed its silence
+
 	// Restarts in place, and the releases of the app.
 
 	restartTimes   restartTimes
@@ -190,6 +200,8 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.firstHeartbeatAt, m.freshEchoCount, m.echoedResponseSentAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1
+	m.forgetPeerReports(now)
+	m.gossipFailedAt = -1
 	m.sentResponses = [maxResponses]sentResponse{}
 }
 
@@ -250,6 +262,10 @@ func (m *member) excuseStall(now, stall time.Duration) {
 	if m.behindSince >= 0 {
 		m.behindSince = min(m.behindSince+stall, now)
 	}
+	if m.reportedSince >= 0 {
+		m.reportedSince = min(m.reportedSince+stall, now)
+	}
+	m.reportsEndedAt = min(m.reportsEndedAt+stall, now)
 }
 
 // memberTracker contains the data of a leader about all nodes.
@@ -271,6 +287,7 @@ func (mt *memberTracker) getOrCreate(id shardmap.NodeID) *member {
 	if node == nil {
 		node = &member{
 			id: id, lastGrantAt: mt.electedAt, lastFreshEchoAt: mt.electedAt, echoedResponseSentAt: -1, behindSince: -1, healthySince: -1,
+			reportedSince: -1, reportsEndedAt: mt.electedAt, gossipFailedAt: -1, silentAt: -1,
 			restartTimes: restartTimes{firstSeenAt: mt.electedAt},
 		}
 		mt.byID[id] = node

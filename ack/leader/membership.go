@@ -12,7 +12,11 @@ import (
 
 // membership decides which nodes may be in the next map, and why a node may not.
 type membership struct {
-	health clusterAppHealth
+	health  clusterAppHealth
+	reports peerReports
+	// unreachable is the member that the next map must exclude because most other members cannot connect to it; empty
+	// means none.
+	unreachable shardmap.NodeID
 	// allOwnersHeldBack means that the only nodes that may own shards are held back because their
 	// apps became unhealthy repeatedly. They may own shards immediately then.
 	allOwnersHeldBack bool
@@ -54,27 +58,38 @@ func (ms *membership) policyApplied(before, after *ack.Policy) {
 	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
 }
 
-// updateHealth updates the health of the apps. The caller must call it once in each step, before
-// other decisions.
+// updateHealth updates the health of the apps and the reports about unreachable nodes. The caller must
+// call it once in each step, before other decisions.
 func (ms *membership) updateHealth(in inputs, nodes *memberTracker) {
 	nodes.addMembersOf(in.state.Proposed())
 	ms.health.update(in, nodes)
+	ms.reports.update(in, nodes)
+	ms.unreachable = ""
+	ms.unreachable = ms.chooseUnreachable(in, nodes)
 	ms.allOwnersHeldBack = nodes.anyHeldBack(in) && !ms.hasAvailableOwner(in, nodes)
 }
 
 // hasAvailableOwner reports whether any node may own shards immediately.
 func (ms *membership) hasAvailableOwner(in inputs, nodes *memberTracker) bool {
-	for id, node := range nodes.byID {
-		mayOwnShards := !in.isRestarting(node) && !in.state.Policy().DrainsGradually(id)
-		if mayOwnShards && !node.isHeldBack(in) && ms.isEligibleIgnoringFlaps(in, node) {
+	for _, node := range nodes.byID {
+		if !node.isHeldBack(in) && ms.mayOwnShards(in, node) {
 			return true
 		}
 	}
 	return false
 }
 
+// mayOwnShards reports whether the node may own shards in the next map, except if it is held back.
+func (ms *membership) mayOwnShards(in inputs, node *member) bool {
+	if in.isRestarting(node) || in.state.Policy().DrainsGradually(node.id) {
+		return false
+	}
+	return ms.isEligibleIgnoringFlaps(in, node)
+}
+
 // isEligible reports whether the node may be in the next map. A node whose app became unhealthy
-// repeatedly must wait, unless no other node may own shards.
+// repeatedly must wait, and so must a node that other members could not reach, unless no other node may
+// own shards.
 func (ms *membership) isEligible(in inputs, node *member) bool {
 	return ms.isEligibleIgnoringFlaps(in, node) && (ms.allOwnersHeldBack || !node.isHeldBack(in))
 }
@@ -141,6 +156,9 @@ func (ms *membership) exclusionCause(in inputs, node *member) ack.DropCause {
 	if node.behindSince >= 0 && in.now-behindSince > in.pace.AckDeadline() {
 		return ack.CauseBehind
 	}
+	if node.id == ms.unreachable {
+		return ack.CauseUnreachable
+	}
 	return 0
 }
 
@@ -192,8 +210,8 @@ func (ms *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
 }
 
 // denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
-// leave, or their app is unhealthy) and that do not acknowledge it in time. Otherwise the
-// round would wait for them forever (why 14).
+// leave, or their app is unhealthy) or because other members cannot reach them, and that do not
+// acknowledge it in time. Otherwise the round would wait for them forever (why 14).
 func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	if !in.ownRoundOpen() {
 		return
@@ -277,10 +295,10 @@ func (ms *membership) dropCause(in inputs, node *member) ack.DropCause {
 	return 0
 }
 
-// countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow.
+// countMissedAcks counts drops for a repeatable cause that follow each other within ack.FlapWindow.
 func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
 	drop, wasDropped := in.state.Drop(id)
-	if !cause.MissedRound() {
+	if !cause.IsRepeatable() {
 		return drop.MissedAcks
 	}
 	if !wasDropped || in.now-ms.droppedAt(in, id) > ack.FlapWindow {

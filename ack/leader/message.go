@@ -68,6 +68,12 @@ type (
 	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
 	// ignored for a live node, and any heartbeat voids it.
 	NodeRemoved struct{ Node shardmap.NodeID }
+	// GossipStatus reports that gossip lists a node as failed or left, or as alive again. It is only a hint: the leader
+	// decides by heartbeats, and events contain which sign came first.
+	GossipStatus struct {
+		Node   shardmap.NodeID
+		Failed bool
+	}
 	// MapRequested reports that an operator asks for a new map. The leader proposes the wanted map
 	// without waiting for further changes. It ignores the request if no map is wanted.
 	MapRequested struct{}
@@ -86,6 +92,7 @@ func (CrashEvidence) message()     {}
 func (ReleasesReceived) message()  {}
 func (IdleShards) message()        {}
 func (NodeRemoved) message()       {}
+func (GossipStatus) message()      {}
 func (MapRequested) message()      {}
 
 // Effect is an output of Leader.Step that the caller must perform.
@@ -129,7 +136,11 @@ type (
 		Shard shardmap.Shard
 		Epoch shardmap.Epoch
 		Cause ack.DropCause
-		Moved int
+		// Sign is what showed this leader the failure first.
+		Sign Sign
+		// Reporters are the members that cannot connect to the node, sorted.
+		Reporters []shardmap.NodeID
+		Moved     int
 		// Joined and Left are the nodes that a round adds and excludes, sorted.
 		Joined, Left []shardmap.NodeID
 		// Deferred are the owners, sorted, that temporarily keep shards which another node
@@ -156,7 +167,7 @@ type EventKind uint8
 // The kinds of events, and the fields that they set.
 const (
 	EventProposing        EventKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, DeferredShards
-	EventNodeExcluded                          // Node, Cause
+	EventNodeExcluded                          // Node, Cause, Sign, Reporters
 	EventCommitting                            // Epoch
 	EventTakeover                              // Node, Reason: an owner that did not acknowledge
 	EventDuplicate                             // Node, Reason: the two addresses
@@ -164,4 +175,6 @@ const (
 	EventNodeRecovered                         // Node
 	EventRestart                               // Node, Grace: a restart began, or, with Grace zero, ended
 	EventNoteRejected                          // Node, Shard: the note exceeds the limit of the commit
+	EventNodeUnreachable                       // Node, Reporters: most members report that they cannot connect to it
+	EventNodeReachable                         // Node: they do not any more
 )

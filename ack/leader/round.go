@@ -16,6 +16,7 @@ func (l *Leader) reconcile() {
 		return
 	}
 	l.reportSilentMembers()
+	l.reportUnreachableMembers()
 	if l.allMembersMissedDeadline() {
 		l.stepDown("no member acknowledged") // the fault is probably at this leader
 		return
@@ -93,12 +94,24 @@ func (l *Leader) reportSilentMembers() {
 		if isSilent == node.wasSilent {
 			continue
 		}
-		node.wasSilent = isSilent
+		node.wasSilent, node.silentAt = isSilent, -1
 		kind := EventNodeRecovered
 		if isSilent {
-			kind = EventNodeUnresponsive
+			kind, node.silentAt = EventNodeUnresponsive, l.in.now
 		}
 		l.emit(Event{Kind: kind, Node: node.id})
+	}
+}
+
+// reportUnreachableMembers emits an event for each node that most members begin or stop to report as unreachable.
+func (l *Leader) reportUnreachableMembers() {
+	for _, id := range l.membership.reports.takeChanges(&l.members) {
+		node := l.members.getOrCreate(id)
+		if node.reportedSince >= 0 {
+			l.emit(Event{Kind: EventNodeUnreachable, Node: id, Reporters: l.members.reporters(l.in, id)})
+		} else {
+			l.emit(Event{Kind: EventNodeReachable, Node: id})
+		}
 	}
 }
 
@@ -262,7 +275,8 @@ func (l *Leader) propose(assigned *assignment) {
 	})
 	l.staged.countProposal(l.in, ownersLosingShards(state.Committed(), stageMap))
 	for _, record := range entry.Drops {
-		l.emit(Event{Kind: EventNodeExcluded, Node: record.Node, Cause: record.Cause})
+		node := l.members.getOrCreate(record.Node)
+		l.emit(Event{Kind: EventNodeExcluded, Node: record.Node, Cause: record.Cause, Sign: node.firstSign(record.Cause), Reporters: l.members.reporters(l.in, record.Node)})
 	}
 	l.emit(Submit{Entry: encoded})
 }

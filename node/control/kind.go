@@ -34,6 +34,7 @@ const (
 	CloseWebSockets  Kind = "break"     // close upstream connections of resumable WebSockets
 	Forget           Kind = "forget"    // from the leader: remove a removed node from gossip
 	SuspectsLeader   Kind = "missing"   // to a voter: report whether it suspects its leader
+	CheckNode        Kind = "check"     // from the leader: check whether the node reaches another node
 	Reachable        Kind = "reachable" // report whether the node reaches the sender's peer port
 	Statement        Kind = "state"     // return what the node knows about leader and map
 	Batch            Kind = "several"   // reply to several requests

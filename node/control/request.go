@@ -20,7 +20,7 @@ const (
 type Request struct {
 	Kind   Kind            `json:"what"`
 	Action api.Action      `json:"action,omitzero"`  // for AdminAction
-	Server string          `json:"server,omitempty"` // for Leave: a server ID; for Forget: a node ID
+	Server string          `json:"server,omitempty"` // for Leave: a server ID; for Forget and CheckNode: a node ID
 	Proven rotation.Proven `json:"proven,omitzero"`  // for the requests of package rotation
 	Timing api.Timing      `json:"timing,omitzero"`  // for Timing; empty changes nothing
 	By     string          `json:"by,omitempty"`     // the requester outside the cluster, for the log

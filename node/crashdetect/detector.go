@@ -77,6 +77,26 @@ func (d *Detector) ConnClosed(node string, process Process) {
 	d.investigate(node)
 }
 
+// Check dials a node that may have failed, although its heartbeat connection is open. onRefused is called if no process
+// listens at its address.
+func (d *Detector) Check(node string, onRefused func()) {
+	if d.ctx.Err() != nil {
+		return
+	}
+	d.investigations.Go(func() {
+		ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
+		defer cancel()
+		c, err := d.port.Dial(ctx, node, peer.Control)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if peer.IsRefused(err) {
+			onRefused()
+		}
+	})
+}
+
 // recordClosed records that a heartbeat connection with a process of node has closed.
 func (d *Detector) recordClosed(node string, process Process) {
 	d.mu.Lock()

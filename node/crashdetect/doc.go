@@ -7,7 +7,8 @@
 //     the process has ended. The leader, or a voter whose leader it was, uses that as evidence.
 //   - PoisonDetector finds keys whose requests may end processes: keys that had requests at two nodes
 //     when these ended.
-//   - UnreachableOwners aborts forwarded requests to owners that this node cannot reach.
+//   - UnreachableOwners finds the nodes that this node cannot reach, for the heartbeats to the leader, and
+//     aborts forwarded requests to them.
 //
 // # Concurrency
 //

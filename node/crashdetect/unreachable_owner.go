@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,16 +15,21 @@ import (
 )
 
 const (
-	// reachCheckEvery is the interval at which owners with stalled requests are checked.
+	// reachCheckEvery is the interval at which suspected nodes are checked.
 	reachCheckEvery = 500 * time.Millisecond
 	// ownerDialTimeout bounds one attempt to connect to an owner.
 	ownerDialTimeout = time.Second
+	// reachResultValid is how long the result of a check is reported to the leader. After a pause of the process, old
+	// results must not count.
+	reachResultValid = reachCheckEvery + 2*ownerDialTimeout
 )
 
-// UnreachableOwners aborts forwarded requests to owners that this node cannot reach for longer than
-// DeadAfter. A node in the majority partition learns from a commit that the owner is excluded, and aborts
-// such requests then. A node in the minority partition sees no commit: without this check, its clients
-// would wait for the timeout of TCP.
+// UnreachableOwners finds the nodes that this node cannot reach. It checks only suspected nodes: nodes with stalled
+// requests, and those that Suspect names. A node that it could not reach is checked until it responds.
+//
+// It aborts forwarded requests to owners that this node cannot reach for longer than DeadAfter. A node in the majority
+// partition learns from a commit that the owner is excluded, and aborts such requests then. A node in the minority
+// partition sees no commit: without this check, its clients would wait for the timeout of TCP.
 type UnreachableOwners struct {
 	Port      *peer.Port
 	Scheduler *clock.Scheduler
@@ -32,18 +38,54 @@ type UnreachableOwners struct {
 	// HeardRecently reports whether data from the current process of a node has just arrived. It saves
 	// the dials for long requests.
 	HeardRecently func(node string) bool
+	// IsOwner reports whether a node may own shards now, or would own shards if other nodes could reach it. Other nodes
+	// are not checked.
+	IsOwner func(node string) bool
 	// DeadAfter returns how long an owner must be unreachable.
 	DeadAfter func() time.Duration
 	// Abort aborts the forwarded requests to a node and returns their number.
 	Abort func(node string) int
 	Log   zerolog.Logger
+
+	mu          sync.Mutex // protects the following fields
+	suspects    map[string]bool
+	unreachable map[string]failedChecks
 }
 
-// Run checks the owners with stalled requests until ctx ends.
+// failedChecks are the failed checks of one node, without a successful one between them.
+type failedChecks struct{ since, last time.Time }
+
+// Suspect makes the next run check a node. It does not block.
+func (u *UnreachableOwners) Suspect(node string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.suspects == nil {
+		u.suspects = map[string]bool{}
+	}
+	u.suspects[node] = true
+}
+
+// Unreachable returns the nodes that this node cannot reach now, ascending.
+func (u *UnreachableOwners) Unreachable() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.unreachable) == 0 {
+		return nil
+	}
+	var nodes []string
+	for node, failed := range u.unreachable {
+		if time.Since(failed.last) < reachResultValid && u.IsOwner(node) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// Run checks the suspected nodes until ctx ends.
 func (u *UnreachableOwners) Run(ctx context.Context) {
 	ticker := u.Scheduler.NewTicker(reachCheckEvery)
 	defer ticker.Stop()
-	unreachableSince := map[string]time.Time{} // by node
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,30 +93,81 @@ func (u *UnreachableOwners) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		stalled := u.Stalled()
-		for _, node := range stalled {
-			u.checkOwner(ctx, node, unreachableSince)
+		var checks sync.WaitGroup
+		for _, node := range u.takeSuspects(stalled) {
+			checks.Go(func() { u.checkOwner(ctx, node, slices.Contains(stalled, node)) })
 		}
-		maps.DeleteFunc(unreachableSince, func(node string, _ time.Time) bool { return !slices.Contains(stalled, node) })
+		checks.Wait()
 	}
 }
 
-// checkOwner checks whether a node is reachable, and updates the time since which it is unreachable. It aborts
-// the requests to a node that was unreachable for longer than DeadAfter.
-func (u *UnreachableOwners) checkOwner(ctx context.Context, node string, unreachableSince map[string]time.Time) {
+// takeSuspects returns the nodes to check: those in stalled, those of Suspect, and those that were unreachable at the last
+// check. It forgets the nodes that are neither stalled nor owners.
+func (u *UnreachableOwners) takeSuspects(stalled []string) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	nodes := map[string]bool{}
+	for _, node := range stalled {
+		nodes[node] = true
+	}
+	for _, known := range []map[string]bool{u.suspects, keysOf(u.unreachable)} {
+		for node := range known {
+			if u.IsOwner(node) {
+				nodes[node] = true
+			}
+		}
+	}
+	clear(u.suspects)
+	maps.DeleteFunc(u.unreachable, func(node string, _ failedChecks) bool { return !nodes[node] })
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// keysOf returns the set of the keys of checks.
+func keysOf(checks map[string]failedChecks) map[string]bool {
+	keys := make(map[string]bool, len(checks))
+	for node := range checks {
+		keys[node] = true
+	}
+	return keys
+}
+
+// checkOwner checks whether a node is reachable, and records the result. It aborts the requests to a node that has
+// stalled requests and was unreachable for longer than DeadAfter.
+func (u *UnreachableOwners) checkOwner(ctx context.Context, node string, hasStalled bool) {
 	checkStart := time.Now()
 	if u.HeardRecently(node) || IsReachable(ctx, u.Port, node) {
-		delete(unreachableSince, node)
+		u.record(node, time.Time{})
 		return
 	}
-	since, wasUnreachable := unreachableSince[node]
-	if !wasUnreachable {
-		unreachableSince[node] = checkStart
+	if ctx.Err() != nil {
 		return
 	}
-	if time.Since(since) > u.DeadAfter() {
+	since := u.record(node, checkStart)
+	if hasStalled && time.Since(since) > u.DeadAfter() {
 		count := u.Abort(node)
 		u.Log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
 	}
+}
+
+// record records the result of a check: the start of a failed one, or zero for a successful one. It returns the start of
+// the first failed check.
+func (u *UnreachableOwners) record(node string, failedAt time.Time) (since time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if failedAt.IsZero() {
+		delete(u.unreachable, node)
+		return time.Time{}
+	}
+	failed, wasUnreachable := u.unreachable[node]
+	if !wasUnreachable {
+		failed.since = failedAt
+	}
+	failed.last = time.Now()
+	if u.unreachable == nil {
+		u.unreachable = map[string]failedChecks{}
+	}
+	u.unreachable[node] = failed
+	return failed.since
 }
 
 // IsReachable reports whether the process of a node responds. A refusal is a response, too.

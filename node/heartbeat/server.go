@@ -34,11 +34,47 @@ type Server struct {
 	// InvalidLog limits log lines about invalid heartbeats, by node.
 	InvalidLog *logs.PeerLimiter
 	Log        zerolog.Logger
+
+	mu      sync.Mutex                     // protects streams
+	streams map[string]map[*peer.Conn]bool // open streams, by node
+}
+
+// CloseStreams closes the streams of a node, as if the network had closed them. A process that still runs opens
+// another stream immediately.
+func (s *Server) CloseStreams(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.streams[node] {
+		closeStream(c)
+	}
+}
+
+// track records an open stream until the returned function is called.
+func (s *Server) track(c *peer.Conn) (untrack func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == nil {
+		s.streams = map[string]map[*peer.Conn]bool{}
+	}
+	node := c.Node()
+	if s.streams[node] == nil {
+		s.streams[node] = map[*peer.Conn]bool{}
+	}
+	s.streams[node][c] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.streams[node], c)
+		if len(s.streams[node]) == 0 {
+			delete(s.streams, node)
+		}
+	}
 }
 
 // ServeStream reads the heartbeats of one node until c closes or a heartbeat is invalid, and passes them to
 // Deliver. A separate goroutine writes the responses, so the leader loop never waits for a socket.
 func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
+	defer s.track(c)()
 	defer closeStream(c)
 	responses := make(chan ack.Answer, 1)
 	var writer sync.WaitGroup

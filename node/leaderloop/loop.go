@@ -32,6 +32,8 @@ type Loop struct {
 	// unhealthyInstances contains the unhealthy app instances of each node that has sent a heartbeat.
 	unhealthyInstances map[shardmap.NodeID]ack.InstanceBits
 	commitNudges       nudges
+	// suspicionsSpreadAt is when the other nodes were last asked to check a node.
+	suspicionsSpreadAt map[shardmap.NodeID]time.Time
 	// raftHeartbeatsSentAt is the time at which Raft's heartbeats were last sent.
 	raftHeartbeatsSentAt time.Time
 }
@@ -45,6 +47,7 @@ func New(options Options, term uint64) *Loop {
 	return &Loop{
 		Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver,
 		policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, unhealthyInstances: map[shardmap.NodeID]ack.InstanceBits{}, commitNudges: nudges{},
+		suspicionsSpreadAt: map[shardmap.NodeID]time.Time{},
 	}
 }
 
@@ -109,6 +112,7 @@ func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respon
 	if heartbeat, ok := message.(leader.HeartbeatReceived); ok {
 		l.recordAppHealth(heartbeat.Node, heartbeat.Unhealthy)
 		l.recordInstanceHealth(heartbeat.Heartbeat)
+		l.spreadSuspicions(ctx, heartbeat.Heartbeat)
 		l.propagateCommitIfBehind(heartbeat.Heartbeat)
 	}
 	l.performEffects(ctx, l.driver.Step(message), respond)
@@ -219,9 +223,9 @@ func (l *Loop) logEvent(evt leader.Event) {
 	case leader.EventProposing:
 		l.logProposal(evt)
 	case leader.EventNodeExcluded:
-		l.options.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(evt.Node), Reason: evt.Cause.String()})
+		l.options.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(evt.Node), Reason: evt.Cause.String(), NoticedBy: evt.Sign.String(), Reporters: nodeIDStrings(evt.Reporters)})
 		l.options.Metrics.Exclusions.WithLabelValues(evt.Cause.String()).Inc()
-		l.Log.Warn().Str("peer", string(evt.Node)).Stringer("cause", evt.Cause).Msg("node excluded from map")
+		l.Log.Warn().Str("peer", string(evt.Node)).Stringer("cause", evt.Cause).Stringer("noticed_by", evt.Sign).Msg("node excluded from map")
 	case leader.EventCommitting:
 		l.options.Changes.RecordCommitSubmitted(evt.Epoch, l.options.Clock.Precise())
 		l.Log.Debug().Uint64("epoch", uint64(evt.Epoch)).Msg("all acknowledgements received")
@@ -232,6 +236,10 @@ func (l *Loop) logEvent(evt leader.Event) {
 		l.Log.Warn().Str("peer", string(evt.Node)).Str("addr", evt.Reason).Msg("duplicate-node: another process has this ID")
 	case leader.EventNodeUnresponsive:
 		l.Log.Warn().Str("peer", string(evt.Node)).Msg("node unresponsive")
+	case leader.EventNodeUnreachable:
+		l.Log.Warn().Str("peer", string(evt.Node)).Strs("reporters", nodeIDStrings(evt.Reporters)).Msg("node unreachable for most members")
+	case leader.EventNodeReachable:
+		l.Log.Info().Str("peer", string(evt.Node)).Msg("node reachable again")
 	case leader.EventRestart:
 		if evt.Grace > 0 {
 			l.Log.Info().Str("peer", string(evt.Node)).Dur("grace", evt.Grace).Msg("node restarting in place, shards wait")

@@ -50,6 +50,8 @@ type Options struct {
 	// a staged map change.
 	IdleShards  func() IdleReport
 	IdleInStage func(StagedIdleRequest) IdleReport
+	// CheckNode makes this node check whether it can connect to another node. It must not block.
+	CheckNode func(node string)
 	// AdoptCluster stores the ID of the cluster in the data directory. The loop calls it from a goroutine of
 	// Background.
 	AdoptCluster func(*ack.State)

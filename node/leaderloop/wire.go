@@ -26,6 +26,9 @@ type WireMember struct {
 	Restarting     bool          `json:"absent,omitempty"`  // MemberView.Restarting
 	Staged         bool          `json:"staged,omitempty"`
 	ProcessGone    bool          `json:"over,omitempty"` // MemberView.ProcessGone
+	// Unreachable and Reporters are those of MemberView.
+	Unreachable bool              `json:"unreachable,omitempty"`
+	Reporters   []shardmap.NodeID `json:"reporters,omitempty"`
 }
 
 // WireMembers converts the leader's view of the nodes for other nodes.
@@ -38,6 +41,7 @@ func WireMembers(views []leader.MemberView) ([]WireMember, error) {
 		members[i] = WireMember{
 			Node: string(view.Node), RemoteAddr: view.From, SinceHeartbeat: view.SinceHeartbeat, Silent: view.Silent, LinkWorks: view.LinkWorks, Crashed: view.Crashed,
 			Eligible: view.Eligible, KeptUnhealthy: view.KeptUnhealthy, HoldTime: view.HoldTime, Restarting: view.Restarting, Staged: view.DefersMoves, ProcessGone: view.ProcessGone,
+			Unreachable: view.Unreachable, Reporters: view.Reporters,
 		}
 		if view.Heartbeat.Boot == 0 {
 			continue
@@ -60,6 +64,7 @@ func MemberViews(members []WireMember) ([]leader.MemberView, error) {
 		views[i] = leader.MemberView{
 			Node: shardmap.NodeID(member.Node), From: member.RemoteAddr, SinceHeartbeat: member.SinceHeartbeat, Silent: member.Silent, LinkWorks: member.LinkWorks, Crashed: member.Crashed,
 			Eligible: member.Eligible, KeptUnhealthy: member.KeptUnhealthy, HoldTime: member.HoldTime, Restarting: member.Restarting, DefersMoves: member.Staged, ProcessGone: member.ProcessGone,
+			Unreachable: member.Unreachable, Reporters: member.Reporters,
 		}
 		if len(member.Heartbeat) == 0 {
 			continue

@@ -99,6 +99,9 @@ func New(o Options) *Pool {
 	return p
 }
 
+// Node returns the node that the connections lead to; empty means the app.
+func (p *Pool) Node() string { return p.opts.Node }
+
 // IsForNode reports whether the destination is another node, rather than the app.
 func (p *Pool) IsForNode() bool { return p.opts.Node != "" }
 
