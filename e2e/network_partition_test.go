@@ -20,10 +20,15 @@ var networks atomic.Int32
 // startInNamespaces starts three nodes in separate network namespaces.
 func startInNamespaces(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
 	t.Helper()
+	return startNodesInNamespaces(t, 3, flags...)
+}
+
+// startNodesInNamespaces starts n nodes in separate network namespaces.
+func startNodesInNamespaces(t *testing.T, n int, flags ...string) (*cluster.Cluster, *netns.Net) {
+	t.Helper()
 	if err := netns.Available(); err != nil {
 		t.Skipf("wires cannot be cut here: %v", err)
 	}
-	const n = 3
 	network, err := netns.New(int(networks.Add(1)), n)
 	if err != nil {
 		t.Fatal(err)

@@ -230,7 +230,7 @@ func (n *Node) newPeerPort() {
 	})
 	n.crashDetector = crashdetect.NewDetector(n.port, n.options.Clock, n.onDialRefused)
 	n.unreachable = &crashdetect.UnreachableOwners{
-		Port: n.port, Scheduler: &n.scheduler, Log: n.log, IsOwner: n.isWatchedOwner,
+		Port: n.port, Scheduler: &n.scheduler, Log: n.log, IsOwner: n.isWatchedOwner, Excluded: n.unreachableExcluded,
 		Stalled:       func() []string { return n.proxy.Stalled() },
 		HeardRecently: func(node string) bool { return receivedRecently(n.router, n.diskRecords, node) },
 		DeadAfter:     func() time.Duration { return n.view.Timing().DeadAfter },
@@ -570,9 +570,24 @@ func (n *Node) isWatchedOwner(node string) bool {
 	if id == n.self {
 		return false
 	}
-	drop, _ := state.Drop(id)
-	isExcluded := drop.InForce && drop.Cause == ack.CauseUnreachable
-	return isExcluded || state.Proposed().IsMember(id) || state.Committed().IsMember(id)
+	return isUnreachableDrop(state, id) || state.Proposed().IsMember(id) || state.Committed().IsMember(id)
+}
+
+// isUnreachableDrop reports whether a node is excluded because most members could not reach it.
+func isUnreachableDrop(state *ack.State, node shardmap.NodeID) bool {
+	drop, _ := state.Drop(node)
+	return drop.InForce && drop.Cause == ack.CauseUnreachable
+}
+
+// unreachableExcluded returns the other nodes that the map excludes because most members could not reach them.
+func (n *Node) unreachableExcluded() (nodes []string) {
+	state := n.fsm.state.Load()
+	for _, id := range state.FormerMembers() {
+		if id != n.self && isUnreachableDrop(state, id) {
+			nodes = append(nodes, string(id))
+		}
+	}
+	return nodes
 }
 
 // newHookOptions creates the hookRunner of the agent, and returns the options of the protocol for it. nil means

@@ -25,7 +25,7 @@ const (
 )
 
 // UnreachableOwners finds the nodes that this node cannot reach. It checks only suspected nodes: nodes with stalled
-// requests, and those that Suspect names. A node that it could not reach is checked until it responds.
+// requests, excluded nodes, and those that Suspect names. A node that it could not reach is checked until it responds.
 //
 // It aborts forwarded requests to owners that this node cannot reach for longer than DeadAfter. A node in the majority
 // partition learns from a commit that the owner is excluded, and aborts such requests then. A node in the minority
@@ -41,6 +41,9 @@ type UnreachableOwners struct {
 	// IsOwner reports whether a node may own shards now, or would own shards if other nodes could reach it. Other nodes
 	// are not checked.
 	IsOwner func(node string) bool
+	// Excluded returns the nodes that the map excludes because most members could not reach them. They are checked
+	// although no request goes to them, so that they return only when they are reachable for some time.
+	Excluded func() []string
 	// DeadAfter returns how long an owner must be unreachable.
 	DeadAfter func() time.Duration
 	// Abort aborts the forwarded requests to a node and returns their number.
@@ -101,13 +104,13 @@ func (u *UnreachableOwners) Run(ctx context.Context) {
 	}
 }
 
-// takeSuspects returns the nodes to check: those in stalled, those of Suspect, and those that were unreachable at the last
-// check. It forgets the nodes that are neither stalled nor owners.
+// takeSuspects returns the nodes to check: those in stalled, the excluded ones, those of Suspect, and those that were
+// unreachable at the last check. It forgets the nodes that are neither stalled nor owners.
 func (u *UnreachableOwners) takeSuspects(stalled []string) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	nodes := map[string]bool{}
-	for _, node := range stalled {
+	for _, node := range slices.Concat(stalled, u.Excluded()) {
 		nodes[node] = true
 	}
 	for _, known := range []map[string]bool{u.suspects, keysOf(u.unreachable)} {
