@@ -11,9 +11,9 @@ import (
 // secondInstance is the set of the second instance only.
 const secondInstance shardmap.InstanceSet = 1 << 1
 
-// ownedBy returns the shards of an instance in the committed map.
-func (s *stage) ownedBy(id shardmap.NodeID, instance shardmap.Instance) []shardmap.Shard {
-	return slices.DeleteFunc(s.owned(id), func(x shardmap.Shard) bool { return s.state.Committed().Instance(x) != instance })
+// ownedByB returns the shards of an instance of node b in the committed map.
+func (s *stage) ownedByB(instance shardmap.Instance) []shardmap.Shard {
+	return slices.DeleteFunc(s.owned("b"), func(x shardmap.Shard) bool { return s.state.Committed().Instance(x) != instance })
 }
 
 // servingInstances returns a stage with nodes a, b and c. Node b has two instances.
@@ -22,7 +22,7 @@ func servingInstances(t *testing.T) *stage {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").instances = shardmap.InstancesUpTo(2)
 	s.until("both instances own shards", func() bool {
-		return len(s.ownedBy("b", 0)) == 2 && len(s.ownedBy("b", 1)) == 2 && !s.state.HasOpenProposal()
+		return len(s.ownedByB(0)) == 2 && len(s.ownedByB(1)) == 2 && !s.state.HasOpenProposal()
 	})
 	s.lines = nil
 	return s
@@ -41,7 +41,7 @@ func TestShardsOfFailedInstanceLeaveADrainedNodeImmediately(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingInstances(t)
-			first, second := s.ownedBy("b", 0), s.ownedBy("b", 1)
+			first, second := s.ownedByB(0), s.ownedByB(1)
 			s.runs("b", first[0])
 			s.runs("b", second[0])
 			begin(s)
@@ -88,7 +88,7 @@ func TestElectionMovesNoShardOfNodeWithDrainedInstances(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := servingInstances(t)
 			for _, instance := range c.busy {
-				s.runs("b", s.ownedBy("b", instance)[0])
+				s.runs("b", s.ownedByB(instance)[0])
 			}
 			for _, id := range c.drained {
 				if id == "" {
@@ -121,7 +121,7 @@ func TestElectionMovesNoShardOfNodeWithDrainedInstances(t *testing.T) {
 // heartbeat of the node, and must not give it further shards.
 func TestElectionReturnsNoShardToFailedSiblingOfDrainedInstance(t *testing.T) {
 	s := servingInstances(t)
-	s.runs("b", s.ownedBy("b", 0)[0])
+	s.runs("b", s.ownedByB(0)[0])
 	s.changePolicy("a", drain("b/1"))
 	s.run(500 * time.Millisecond)
 	s.actor("b").instances = 0
