@@ -65,7 +65,7 @@ func TestNodesOfAPinArePartOfThePolicy(t *testing.T) {
 			}
 			for _, state := range []*ack.State{s.state, again, recovered} {
 				policy := state.Policy()
-				if len(policy.PinFallbacks) != len(tc.fallbacks) || len(tc.fallbacks) > 0 && !reflect.DeepEqual(pins(policy.PinFallbacks), tc.fallbacks) || policy.Pins[1].Node != tc.node {
+				if len(policy.PinFallbacks) != len(tc.fallbacks) || len(tc.fallbacks) > 0 && !reflect.DeepEqual(policy.PinFallbacks, tc.fallbacks) || policy.Pins[1].Node != tc.node {
 					t.Errorf("pins %v, then %v, want %q, then %v", policy.Pins, policy.PinFallbacks, tc.node, tc.fallbacks)
 				}
 			}

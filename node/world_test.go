@@ -392,9 +392,9 @@ func (w *world) wantNoContradiction(p *process) {
 	if w.forges || p.node == nil {
 		return
 	}
+	contradictions := []diagnosis.Code{diagnosis.TwoLeaders, diagnosis.TwoOwners, diagnosis.LeaseTooLong, diagnosis.OwnerNotMember, diagnosis.LeaderNotMember}
 	for _, f := range p.node.Findings() {
-		switch f.Code {
-		case diagnosis.TwoLeaders, diagnosis.TwoOwners, diagnosis.LeaseTooLong, diagnosis.OwnerNotMember, diagnosis.LeaderNotMember:
+		if slices.Contains(contradictions, f.Code) {
 			w.t.Errorf("node %s reports: %s", p.name, f)
 		}
 	}

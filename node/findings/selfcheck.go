@@ -139,10 +139,10 @@ func (m *Monitor) queryStatement(ctx context.Context, now time.Time) {
 	node := nodes[max(next, 0)]
 	check.lastAsked = node
 	m.background.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
+		queryCtx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 		defer cancel()
 		var statement selfcheck.Statement
-		if err := m.options.Client.Call(ctx, node, control.Request{Kind: control.Statement}, &statement); err == nil {
+		if err := m.options.Client.Call(queryCtx, node, control.Request{Kind: control.Statement}, &statement); err == nil {
 			check.receive(node, statement)
 		}
 	})

@@ -27,10 +27,10 @@ func (l *Loop) spreadSuspicions(ctx context.Context, heartbeat ack.Heartbeat) {
 		l.suspicionsSpreadAt[node] = time.Now()
 		l.options.CheckNode(string(node))
 		l.options.Background.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, suspicionTimeout)
+			dialCtx, cancel := context.WithTimeout(ctx, suspicionTimeout)
 			defer cancel()
 			request := control.Request{Kind: control.CheckNode, Server: string(node)}
-			control.Broadcast[any](ctx, l.options.Client, l.options.View.OtherAliveNodes(), request, nil)
+			control.Broadcast[any](dialCtx, l.options.Client, l.options.View.OtherAliveNodes(), request, nil)
 		})
 	}
 }

@@ -101,8 +101,14 @@ func TestOwnersAndLeadersOutsideTheClusterAreFound(t *testing.T) {
 		members selfcheck.Members
 		want    string
 	}{
-		{0, members, "/"}, {time.Second, outside, "/"}, {5 * time.Second, outside, "/"}, {6 * time.Second, outside, "/c"}, {15 * time.Second, outside, "/c"}, {16 * time.Second, outside, "c/c"},
-		{17 * time.Second, members, "/"}, {18 * time.Second, selfcheck.Members{}, "/"},
+		{0, members, "/"},
+		{time.Second, outside, "/"},
+		{5 * time.Second, outside, "/"},
+		{6 * time.Second, outside, "/c"},
+		{15 * time.Second, outside, "/c"},
+		{16 * time.Second, outside, "c/c"},
+		{17 * time.Second, members, "/"},
+		{18 * time.Second, selfcheck.Members{}, "/"},
 	} {
 		if got := report(step.after, step.members); got != step.want {
 			t.Errorf("after %v: %q, want %q", step.after, got, step.want)
@@ -116,8 +122,11 @@ func TestInvalidStatementsAreRejected(t *testing.T) {
 		statement selfcheck.Statement
 		want      bool
 	}{
-		{selfcheck.Statement{}, true}, {selfcheck.Statement{Leader: "a", Digest: digest}, true},
-		{selfcheck.Statement{Leader: "a\nb"}, false}, {selfcheck.Statement{Leader: strings.Repeat("a", 1000)}, false}, {selfcheck.Statement{Digest: "0"}, false},
+		{selfcheck.Statement{}, true},
+		{selfcheck.Statement{Leader: "a", Digest: digest}, true},
+		{selfcheck.Statement{Leader: "a\nb"}, false},
+		{selfcheck.Statement{Leader: strings.Repeat("a", 1000)}, false},
+		{selfcheck.Statement{Digest: "0"}, false},
 	} {
 		if got := c.statement.IsValid(); got != c.want {
 			t.Errorf("%+v is valid: %t", c.statement, got)
