@@ -14,9 +14,12 @@ func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	startedAt := account.Now()
 	writesAccessLog := !startedAt.IsZero()
 	if writesAccessLog {
-		account.Epoch, account.Owner = attempt.epoch, runner.server.options.Node
-		if attempt.route.Kind == route.Remote {
+		account.Epoch, account.Owner, account.Instance = attempt.epoch, runner.server.options.Node, 0
+		switch {
+		case attempt.route.Kind == route.Remote:
 			account.Owner = attempt.route.Node
+		case runner.server.upstreams.HasInstances():
+			account.Instance = int(attempt.route.Instance) + 1
 		}
 	}
 	result := runner.runCounted(attempt)

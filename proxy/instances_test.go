@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"shardway/proxy"
+	"shardway/proxy/accesslog"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/upstream"
@@ -94,6 +97,25 @@ func TestRequestsGoToTheInstanceOfTheirShard(t *testing.T) {
 				t.Errorf("response %q, want %q", got, want)
 			}
 		}
+	}
+}
+
+func TestAccessLogNamesTheInstance(t *testing.T) {
+	apps := newInstanceApps(t)
+	var log journal
+	n := newNode(t, "a", "", apps.options, func(o *proxy.Options) { o.Access = &accesslog.Config{Log: zerolog.New(&log)} })
+	for instance := range uint8(3) {
+		epoch := uint64(instance) + 5
+		n.swap(epoch, epoch, atInstance(instance, epoch))
+		_ = n.getBody(t, "X-Shard-Key", "alice")
+		if got := log.next(t, int(instance)+1)["instance"]; got != float64(instance+1) {
+			t.Errorf("instance = %v, want %d", got, instance+1)
+		}
+	}
+	n.swap(8, 8, func(shardmap.Shard) route.Route { return route.Route{Kind: route.Remote, Node: "gone", Epoch: 8} })
+	_ = n.getBody(t, "X-Shard-Key", "alice")
+	if line := log.next(t, 4); line["instance"] != nil {
+		t.Errorf("a forwarded request names an instance: %v", line)
 	}
 }
 

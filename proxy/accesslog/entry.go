@@ -32,6 +32,7 @@ type Entry struct {
 	Upstream       time.Duration // total time of all attempts
 	Rerouted       bool          // the app has named the key of the request, and the request was sent again
 	Owner          string        // node that the request was sent to; empty means none
+	Instance       int           // app instance of this node that ran the last attempt, from 1; zero means another node, or a node with one instance
 	Epoch          uint64        // ownership epoch of the last attempt; zero means none
 	Status         int           // status of the response; zero means that no response was sent
 	Code           problem.Code  // error code of the response; empty means none

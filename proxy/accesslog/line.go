@@ -119,6 +119,9 @@ func (config *Config) addShard(event *zerolog.Event, entry *Entry, request *Requ
 	if entry.Owner != "" {
 		event.Str("owner", entry.Owner)
 	}
+	if entry.Instance != 0 {
+		event.Int("instance", entry.Instance)
+	}
 	if request.Key == nil {
 		return
 	}
