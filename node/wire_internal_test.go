@@ -24,6 +24,7 @@ import (
 	"shardway/node/rotation"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/poison"
+	"shardway/shardmap"
 )
 
 var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
@@ -119,6 +120,8 @@ func TestMembersAreSentWhole(t *testing.T) {
 			f.Set(x.Convert(f.Type()))
 		} else if k == reflect.Bool {
 			f.SetBool(true)
+		} else if k == reflect.Slice {
+			f.Set(reflect.ValueOf([]shardmap.NodeID{"x"}).Convert(f.Type()))
 		} else {
 			f.SetString("x")
 		}
