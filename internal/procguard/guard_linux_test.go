@@ -144,7 +144,7 @@ func startGuard(t *testing.T) *testGuard {
 
 func (g *testGuard) extend(by time.Duration) {
 	g.t.Helper()
-	if err := g.SetDeadline(Boottime()+by, Boottime()+by+100*time.Millisecond); err != nil {
+	if err := g.SetDeadline(Boottime()+by, Boottime()+by+time.Second); err != nil {
 		g.t.Fatal(err)
 	}
 }
