@@ -94,7 +94,7 @@ type Heartbeat struct {
 	// becomes part of an AppReport.
 	ReturnsNeedRestart bool
 	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
-	// process started; zero means unknown. It becomes part of an AppReport.
+	// process served any request; zero means unknown. It becomes part of an AppReport.
 	AppStartedAfter shardmap.Epoch
 	// Instances are the app instances that may own shards; zero for a node with one instance, and
 	// before InstancesFormatVersion is in force.

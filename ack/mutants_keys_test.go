@@ -15,7 +15,7 @@ func mutantsOfKeys() []mutant {
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
 				in("ack/leader.keyConfigChange.membersAgree", "|| node.heartbeat.KeyConfigDigest != c.loadedDigest {", "|| !PLANTED && node.heartbeat.KeyConfigDigest != c.loadedDigest {"),
-				in("ack/leader.keyConfigChange.sendersAgree", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest {", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest && !PLANTED {"),
+				in("ack/leader.keyConfigChange.otherNodesAgree", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest {", "&& node.heartbeat.KeyConfigDigest != c.loadedDigest && !PLANTED {"),
 			),
 		},
 		{

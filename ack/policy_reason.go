@@ -5,19 +5,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"shardway/shardmap"
 )
 
-// MaxReason is the longest reason of an operator, in bytes.
+// MaxReason is the maximum length, in bytes, of a reason given by an operator.
 const MaxReason = 200
 
 // ValidReason reports whether reason is valid UTF-8 without control characters, and not longer than
 // MaxReason. An empty reason is valid.
 func ValidReason(reason string) bool {
 	isControl := func(char rune) bool { return char < ' ' || char >= 0x7f && char < 0xa0 }
-	isUTF8 := strings.ToValidUTF8(reason, "") == reason
-	return len(reason) <= MaxReason && isUTF8 && !strings.ContainsFunc(reason, isControl)
+	return len(reason) <= MaxReason && utf8.ValidString(reason) && !strings.ContainsFunc(reason, isControl)
 }
 
 // PolicyItem identifies one item of a Policy, such as the drain of a node. Kind is the change that

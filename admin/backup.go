@@ -14,6 +14,6 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Disposition", `attachment; filename="shardway.backup"`)
-	write(w, "application/octet-stream", b)
+	writeOK(w, "application/octet-stream", b)
 	return nil
 }

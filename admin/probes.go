@@ -76,7 +76,7 @@ func drained(node ProbedNode) endpoint {
 		if err := waitDrained(ctx, node); err != nil {
 			return err
 		}
-		write(w, "text/plain; charset=utf-8", []byte("ok\n"))
+		writeOK(w, "text/plain; charset=utf-8", []byte("ok\n"))
 		return nil
 	}
 }
@@ -106,7 +106,7 @@ func waitDrained(ctx context.Context, node ProbedNode) error {
 // livez reports that the process responds. It checks nothing else, because a restart would not fix
 // the conditions that readyz reports.
 func livez(w http.ResponseWriter, _ *http.Request) error {
-	write(w, "text/plain; charset=utf-8", []byte("ok\n"))
+	writeOK(w, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
 }
 
@@ -120,7 +120,7 @@ func readyz(ready api.Readiness) endpoint {
 			}
 			return problem.New(problem.NotReady, api.Brief(err))
 		}
-		write(w, "text/plain; charset=utf-8", []byte("ok\n"))
+		writeOK(w, "text/plain; charset=utf-8", []byte("ok\n"))
 		return nil
 	}
 }

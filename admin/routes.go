@@ -141,12 +141,12 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	if err := json.NewEncoder(&b).Encode(v); err != nil {
 		return err
 	}
-	write(w, "application/json", b.Bytes())
+	writeOK(w, "application/json", b.Bytes())
 	return nil
 }
 
-// write responds with status 200 and the body.
-func write(w http.ResponseWriter, contentType string, body []byte) {
+// writeOK responds with status 200 and the body.
+func writeOK(w http.ResponseWriter, contentType string, body []byte) {
 	writeStatus(w, http.StatusOK, contentType, body)
 }
 

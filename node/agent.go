@@ -215,15 +215,15 @@ func (a *agent) BeginTurn() time.Duration {
 	return now
 }
 
-// poll passes everything that may have changed to protocol, and performs what follows. It returns the time
-// until the next call.
+// poll runs one step of the agent: it passes the current observation to protocol. Then it updates everything that
+// depends on the result, such as app instances, metrics and published state. It returns the time until the next call.
 func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	observation := a.observe(now)
 	a.protocol.Poll(now, observation)
 	hasLease := a.protocol.LeaseRemaining(now) > 0
 	a.appWatch.OnStateApplied(observation.State, hasLease)
 	a.instances.OnStateApplied(&observation, hasLease)
-	if length, costLease := a.pendingPause.poll(now, hasLease); costLease {
+	if length, lostLease := a.pendingPause.poll(now, hasLease); lostLease {
 		a.lastPause.Store(&processPause{endedAt: now, length: length})
 	}
 	a.changes.RecordAcknowledged(a.protocol.Acked(), now)
@@ -235,7 +235,7 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 		a.suspicion.Poll(now)
 	}
 	if a.overdue.isCheckPending() {
-		return 0
+		return 0 // the check has no timer, so poll must run again as soon as possible
 	}
 	return min(a.protocol.Due(now)-now, untilReport)
 }
@@ -319,7 +319,8 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 	return max(changedAt, a.clock.Now()) >= previous
 }
 
-// PublishRouting replaces the routing table, and performs what follows from the new state of the routing.
+// PublishRouting replaces the routing table. Then it updates everything that depends on the state of the routing:
+// waiting requests, connections to peers, forwarded requests and events.
 func (a *agent) PublishRouting(routing ack.Routing) {
 	previous, state := a.router.State(), routing.State()
 	isNewProposal := state.Proposed().Epoch() != previous.Proposed().Epoch()

@@ -35,10 +35,10 @@ func (p *pendingPause) recordPause(now, length, leaseDuration, voidedLeaseEnd ti
 	return false
 }
 
-// poll returns the length of the last pause, and whether that pause has cost the lease. It has if the voided
-// lease would have ended by now, and the node has no new one. hasLease is whether the node has a lease now.
+// poll returns the length of the last pause. lostLease reports whether the node has lost its lease by that pause: the
+// voided lease would have ended by now, and the node has no new one. hasLease is whether the node has a lease now.
 // poll returns true only once for each pause.
-func (p *pendingPause) poll(now time.Duration, hasLease bool) (length time.Duration, costLease bool) {
+func (p *pendingPause) poll(now time.Duration, hasLease bool) (length time.Duration, lostLease bool) {
 	p.hadLease = p.hadLease || hasLease
 	if hasLease {
 		p.length = 0

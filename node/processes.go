@@ -43,9 +43,10 @@ func (n *Node) attachProcesses() {
 	})
 }
 
-// processDeadline returns when the processes of the app must get SIGTERM and SIGKILL, unless the node gets another
-// lease before. SIGKILL comes when running requests are aborted, which is before another node may take over without
-// evidence of a crash. SIGTERM comes halfway between the end of the lease and that time. Both are times of CLOCK_BOOTTIME.
+// processDeadline returns when the processes of the app must be sent SIGTERM and SIGKILL, unless the lease is renewed
+// first. SIGKILL is sent when running requests are aborted. No other node takes over earlier, unless it has evidence
+// that this node crashed. SIGTERM is sent halfway between the end of the lease and SIGKILL. Both times are times of
+// CLOCK_BOOTTIME.
 // ok is false without a lease, and if processes must not run.
 func (n *Node) processDeadline() (term, kill time.Duration, ok bool) {
 	leaseEnd, abortAt := n.router.LeaseEnd(), n.router.AbortTime()
@@ -73,7 +74,7 @@ func (n *Node) startProcesses(ctx context.Context, s *shutdown.Stack) error {
 
 // processMetrics returns the metrics of the processes of the app.
 func processMetrics(supervisor *childproc.Supervisor) (all []prometheus.Collector) {
-	if supervisor == nil { // the metrics are 0, so that alerts can refer to them
+	if supervisor == nil { // export the metrics as 0, so that alert rules find them
 		supervisor = childproc.New(childproc.Options{})
 	}
 	for _, state := range []childproc.State{childproc.Starting, childproc.Ready, childproc.Stopping} {
@@ -85,7 +86,7 @@ func processMetrics(supervisor *childproc.Supervisor) (all []prometheus.Collecto
 		gaugeFunc("exec_processes_max", "Number of processes of the app that this node may run (--exec-max).", func() float64 { return float64(supervisor.Max()) }),
 		gaugeFunc("exec_failing", "Number of keys or shards whose process of the app fails repeatedly.", func() float64 { return float64(len(supervisor.Failures())) }),
 		counterFunc("exec_starts_total", "Total number of processes of the app that were started.", func() float64 { return float64(supervisor.Counts().Started) }),
-		counterFunc("exec_failures_total", "Total number of processes of the app that did not become ready or ended without a command.", func() float64 { return float64(supervisor.Counts().Crashed) }),
+		counterFunc("exec_failures_total", "Total number of processes of the app that exited without being stopped by the node, or never became ready.", func() float64 { return float64(supervisor.Counts().Failed) }),
 		counterFunc("exec_kills_total", "Total number of processes of the app that got SIGKILL because they did not end in time.", func() float64 { return float64(supervisor.Counts().Killed) }),
 		counterFunc("exec_idle_stops_total", "Total number of processes of the app that were stopped because they were not used.", func() float64 { return float64(supervisor.Counts().IdleStops) }),
 		counterFunc("exec_refused_total", "Total number of starts that were refused because all processes of the app were in use (--exec-max).", func() float64 { return float64(supervisor.Counts().Refused) }),

@@ -14,20 +14,20 @@ type repairLog struct {
 	// The indexes are loggedHeader and loggedTrailers.
 
 	nextAllowed [2]atomic.Int64 // when the next line may be written, by the clock of the server
-	suppressed  [2]atomic.Int64 // number of messages since the last line that were not logged
+	suppressed  [2]atomic.Int64 // number of messages that went unlogged since the last line
 }
 
 // repairLogEvery is the minimum interval between two lines of one kind.
 const repairLogEvery = 10 * time.Second
 
-// Kinds of lines.
+// Kinds of log line.
 const (
 	loggedHeader = iota
 	loggedTrailers
 )
 
 // mayLog reports whether a line of a kind may be written now. suppressed is the number of messages
-// since the last line that were not logged.
+// that went unlogged since the last line.
 func (repairs *repairLog) mayLog(kind int, now time.Duration) (suppressed int64, ok bool) {
 	nextAllowed := repairs.nextAllowed[kind].Load()
 	isDue := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
@@ -50,15 +50,15 @@ func (reply reply) logRepairs(res *h1.Response) {
 	}
 }
 
-// logDroppedTrailers logs that trailer fields of a message were dropped. message is "request" or
+// logDroppedTrailers logs that trailer fields of a message were dropped. messageType is "request" or
 // "response".
-func (state *requestState) logDroppedTrailers(body *h1.Body, message string) {
+func (state *requestState) logDroppedTrailers(body *h1.Body, messageType string) {
 	count, first := body.DroppedTrailers()
 	if count == 0 {
 		return
 	}
 	if suppressed, ok := state.server.repairLog.mayLog(loggedTrailers, state.server.clock.Now()); ok {
-		state.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", suppressed).
+		state.server.options.Log.Warn().Str("message_type", messageType).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", suppressed).
 			Msg("trailer fields dropped")
 	}
 }

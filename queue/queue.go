@@ -155,6 +155,7 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st := q.stats
-	st.Due, st.Idle = q.pacer.dueTickets.Len(), q.idleTickets.Len()
+	st.Due = q.pacer.dueTickets.Len() // woken, but not released yet
+	st.Idle = q.idleTickets.Len()     // not woken yet
 	return st
 }

@@ -131,12 +131,12 @@ func (a *Agent) publishLease() {
 	}
 }
 
-// AbortAt returns when Poll aborts the running requests, with Gate.AbortRequests, if the last lease
-// has ended by then and no other lease has followed. It returns zero before the first lease.
+// AbortAt returns the time at which Poll aborts the running requests (Gate.AbortRequests), unless the
+// node gets another lease first. It returns zero before the first lease.
 func (a *Agent) AbortAt() time.Duration { return a.holder.abortAt }
 
-// stopsTheWorld reports whether map changes pause the whole cluster, so that routing depends
-// on the term of the lease.
+// stopsTheWorld reports whether a map change pauses all requests in the cluster. The pause depends on
+// the term of the lease, so a new term needs new routing.
 func (a *Agent) stopsTheWorld() bool {
 	return a.follower.State().Timing().RebalanceMode == ack.RebalanceStopTheWorld
 }
@@ -161,7 +161,8 @@ func (a *Agent) applyState(now time.Duration, state *ack.State) {
 	}
 }
 
-// updateHooks updates the hook machine. A boot that is being replaced starts no calls.
+// updateHooks gives the hook machine the current state, so that it can start acquire and release
+// calls. It does nothing if a newer process of this node is taking over.
 func (a *Agent) updateHooks(now time.Duration, obs Observation) {
 	if a.hooks == nil || a.supersedingBoot != 0 {
 		return

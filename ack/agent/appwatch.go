@@ -147,5 +147,5 @@ func (w *AppWatch) instanceChanged(instance string) {
 }
 
 // StartedAfter returns the epoch of a committed map that the node had applied before the app
-// process served anything that it admitted; zero if that is not known.
+// process served any request; zero means unknown.
 func (w *AppWatch) StartedAfter() shardmap.Epoch { return w.start.after }

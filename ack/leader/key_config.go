@@ -24,8 +24,9 @@ func (c *keyConfigChange) configLoaded(text string) {
 	c.loaded, c.loadedDigest = text, ack.KeyConfigDigest(text)
 }
 
-// isDueNow reports whether the open round of this leader changes the key configuration, or the next
-// one will. Such a round drains all shards, so busy shards can move with it at no extra cost.
+// isDueNow reports whether this leader's open round changes the key configuration or, if no proposal
+// is open, whether the next round will. Such a round drains all shards, so busy shards can move with
+// it at no extra cost.
 func (c *keyConfigChange) isDueNow(in inputs, nodes *memberTracker, rules *membership) bool {
 	if in.state.HasOpenProposal() {
 		return in.ownRoundOpen() && in.state.ChangesKeyConfig() && !c.isBlocked(in, nodes)
@@ -51,7 +52,7 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 // configToActivate returns the key configuration that must become active now; empty means none.
 // It is the one that the node of the leader has loaded, once every member and every other node
 // with heartbeats, gateways included, has loaded it. The first key configuration needs no
-// consent, because no request is routed before it.
+// agreement, because no request is routed before it.
 func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rules *membership) string {
 	active := in.state.KeyConfig()
 	switch {
@@ -62,7 +63,7 @@ func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rule
 	case in.isNewLeader():
 		return "" // a live node may not have sent its first heartbeat yet
 	}
-	if !c.membersAgree(in, nodes, rules) || !c.sendersAgree(in, nodes) {
+	if !c.membersAgree(in, nodes, rules) || !c.otherNodesAgree(in, nodes) {
 		return ""
 	}
 	return c.loaded
@@ -82,8 +83,8 @@ func (c *keyConfigChange) membersAgree(in inputs, nodes *memberTracker, rules *m
 	return true
 }
 
-// sendersAgree reports whether every node that sends heartbeats has loaded the key configuration.
-func (c *keyConfigChange) sendersAgree(in inputs, nodes *memberTracker) bool {
+// otherNodesAgree reports whether every node that sends heartbeats, gateways included, has loaded the key configuration.
+func (c *keyConfigChange) otherNodesAgree(in inputs, nodes *memberTracker) bool {
 	for _, node := range nodes.byID {
 		isLive := node.sendsHeartbeats(in) && !node.heartbeat.Goodbye
 		if isLive && node.heartbeat.KeyConfigDigest != c.loadedDigest {

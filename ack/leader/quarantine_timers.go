@@ -18,8 +18,8 @@ type quarantineTimers struct {
 	nextExpiry time.Duration // when the next quarantine expires, if hasExpiry
 }
 
-// firstSighting is when the leader first saw the effect of an entry. A later entry about the same
-// object has another index, so its time starts again.
+// firstSighting records when this leader first saw a log entry (a quarantine or a gradual drain). A newer
+// entry for the same key or node has a different index, so its timer restarts.
 type firstSighting struct {
 	entryIndex uint64 // Raft index
 	seenAt     time.Duration

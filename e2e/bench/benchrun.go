@@ -123,14 +123,14 @@ func (b *benchRun) startSetups(ctx context.Context, opts options) ([]*setup, err
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
 	var all []*setup
-	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return tc.observed }) {
+	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return tc.withMetricsAndLogs }) {
 		observed, err := b.startObserved(ctx, opts.node)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, observed...)
 	}
-	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return !tc.observed }) {
+	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return !tc.withMetricsAndLogs }) {
 		compared, err := b.startCompared(ctx, opts)
 		if err != nil {
 			return nil, err

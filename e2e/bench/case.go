@@ -21,10 +21,10 @@ type testCase struct {
 	rate     int  // requests per second; 0 means no limit
 	newConns bool // one connection per request
 	usesTLS  bool // between wrk and the setup
-	// observed selects the setups that show the cost of metrics and logs.
-	observed bool
-	// stream is the activity of an additional client; zero means none. Right before such a
-	// case, the same load is measured without this client.
+	// withMetricsAndLogs selects the setups that show the cost of metrics and logs.
+	withMetricsAndLogs bool
+	// stream is the direction in which an additional client streams; zero means no such client. Right
+	// before such a case, the same load is measured without this client.
 	stream streamDirection
 }
 
@@ -44,7 +44,7 @@ func (c testCase) String() string {
 	if c.usesTLS {
 		text += ", TLS in front"
 	}
-	if c.observed {
+	if c.withMetricsAndLogs {
 		text += ", observed"
 	}
 	if c.stream != 0 {
@@ -94,6 +94,6 @@ func cases() []testCase {
 		testCase{hops: 1, conns: 64, size: mediumBody, usesTLS: true},
 		testCase{hops: 1, conns: 16, size: largeBody, usesTLS: true},
 		testCase{hops: 1, conns: 64, size: smallBody, newConns: true, usesTLS: true},
-		testCase{hops: 1, conns: 64, size: smallBody, observed: true},
+		testCase{hops: 1, conns: 64, size: smallBody, withMetricsAndLogs: true},
 	)
 }

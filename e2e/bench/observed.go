@@ -92,7 +92,7 @@ func (b *benchRun) startSingleNode(ctx context.Context, program, name string, fl
 	if err := await(ctx, name, func() error { return b.checkServing(ctx, addrs[1], []string{"a"}) }); err != nil {
 		return nil, err
 	}
-	return &setup{name: name, hops: 1, observed: true, target: addrs[0], processes: []*process{child}, adminAddrs: addrs[1:2]}, nil
+	return &setup{name: name, hops: 1, withMetricsAndLogs: true, target: addrs[0], processes: []*process{child}, adminAddrs: addrs[1:2]}, nil
 }
 
 // requestMetrics returns the names of the metrics that each request increases, by one or by its

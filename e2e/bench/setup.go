@@ -14,12 +14,12 @@ type setup struct {
 	name    string
 	hops    int  // number of proxies on the path; a setup with 0 is part of every case without TLS
 	usesTLS bool // between wrk and the first proxy
-	// observed reports that the setup belongs only to the case about metrics and logs.
-	observed   bool
-	target     string // the address to which wrk sends requests
-	tlsTarget  string // the address with TLS; empty means that there is none
-	processes  []*process
-	adminAddrs []string // addresses that serve profiles
+	// withMetricsAndLogs reports that the setup belongs only to the case about metrics and logs.
+	withMetricsAndLogs bool
+	target             string // the address to which wrk sends requests
+	tlsTarget          string // the address with TLS; empty means that there is none
+	processes          []*process
+	adminAddrs         []string // addresses that serve profiles
 	// startActivity starts an additional activity before a measurement. stop ends the activity after
 	// the measurement. nil means none.
 	startActivity func(context.Context) (stop func() error)
@@ -44,7 +44,7 @@ type result struct {
 
 // supports reports whether the setup is part of a case.
 func (s *setup) supports(tc testCase) bool {
-	return s.usesTLS == tc.usesTLS && s.observed == tc.observed && (s.hops == tc.hops || s.hops == 0)
+	return s.usesTLS == tc.usesTLS && s.withMetricsAndLogs == tc.withMetricsAndLogs && (s.hops == tc.hops || s.hops == 0)
 }
 
 // resourceUsage returns the resource usage of the setup: the sum over its processes.

@@ -61,7 +61,7 @@ func (t *table) printCase(test testCase, setups []*setup, results [][]result) {
 	}
 	var rows bytes.Buffer
 	against := "× nginx"
-	if test.observed {
+	if test.withMetricsAndLogs {
 		against = "µs more (min to max)"
 	}
 	fmt.Fprintf(&rows, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
@@ -71,7 +71,7 @@ func (t *table) printCase(test testCase, setups []*setup, results [][]result) {
 		measured := results[i]
 		cost := median(measured, cpuPerRequestOf)
 		comparison := ratio(test, setup, cost, nginx)
-		if test.observed {
+		if test.withMetricsAndLogs {
 			comparison = addedCost(results, i, unobservedIndex)
 		}
 		lowest, highest := bounds(measured, cpuPerRequestOf)

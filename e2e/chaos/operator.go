@@ -15,7 +15,7 @@ import (
 )
 
 // The faults in this file are requests of operators. No node fails, so no client request may fail.
-// All maps must obey the requests.
+// All maps must obey the requests. Receivers of faults are named f.
 
 // drain makes a node own no shards. An operator requests the drain, and withdraws it at the end. If
 // isLocal is set, the node itself requests the drain (drain --local) before it gets SIGTERM.
@@ -66,8 +66,8 @@ func (f *drain) end(sc *scenario) {
 	sc.withdrawRequests(f.victim)
 }
 
-// cordon forbids one node to gain shards. In the meantime, another node is restarted, so that its shards
-// move twice.
+// cordon prevents a node from gaining shards. Meanwhile another node restarts, so that its shards move
+// away and back.
 type cordon struct{ victim, restarted *cluster.Node }
 
 func (*cordon) name() string { return "cordon" }

@@ -9,8 +9,8 @@ const HeaderError = "Shardway-Error"
 // ContentType is the media type of a problem (RFC 9457, section 3).
 const ContentType = "application/problem+json"
 
-// typePrefix makes a Code a URI for the member "type". The URI is only an identifier: no page
-// exists at it.
+// typePrefix makes a Code a URI for the member "type". The URI is only an identifier: it does
+// not resolve to a page.
 const typePrefix = "urn:shardway:"
 
 // Code identifies a kind of problem. It is the value of Shardway-Error. The meaning of a code
@@ -48,8 +48,8 @@ const (
 	// may not be forwarded again.
 	Misrouted  Code = "misrouted"
 	BadRequest Code = "bad-request"
-	// TooLarge is for a body, URITooLong for a request line. HeadersTooLarge is for a header
-	// section with too many bytes or too many fields.
+	// TooLarge is for a body that is too large, URITooLong for a request line that is too long.
+	// HeadersTooLarge is for a header section with too many bytes or too many fields.
 	TooLarge        Code = "too-large"
 	URITooLong      Code = "uri-too-long"
 	HeadersTooLarge Code = "headers-too-large"

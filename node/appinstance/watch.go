@@ -120,7 +120,7 @@ func (w *Watch) onRefused(attempt ackagent.Attempt) {
 	w.detector.Refused(attempt)
 }
 
-// AddTo adds the time since which the app process runs to observation, as the epoch of a map. w may be nil.
+// AddTo adds the result of startedAfter to observation. w may be nil.
 func (w *Watch) AddTo(observation *ackagent.Observation) {
 	if w == nil {
 		return
@@ -172,7 +172,8 @@ func (w *Watch) onDialed(attempt ackagent.Attempt, err error) {
 }
 
 // WrapCheck wraps the health check of the app: the Watch records each result. instance returns the app
-// instance in the response to the last check; nil means that the app reports no instances. w may be nil.
+// instance ID that the last health check reported, or an empty string. A nil instance means that the app reports
+// no instance IDs. w may be nil.
 func (w *Watch) WrapCheck(check func(context.Context) error, instance func() string) func(context.Context) error {
 	if w == nil {
 		return check
@@ -189,8 +190,8 @@ func (w *Watch) WrapCheck(check func(context.Context) error, instance func() str
 	}
 }
 
-// startedAfter returns the time since which the app process runs, as the epoch of a map; zero means
-// unknown. w may be nil.
+// startedAfter returns the epoch of a committed map that the node had applied before the app process served
+// any request; zero means unknown. w may be nil.
 func (w *Watch) startedAfter() shardmap.Epoch {
 	if w == nil {
 		return 0

@@ -112,7 +112,7 @@ type Failure struct {
 // Counts are the counters of a Supervisor.
 type Counts struct {
 	Started   uint64 // processes that were started
-	Crashed   uint64 // processes that ended without a command, or did not become ready
+	Failed    uint64 // processes that exited without being stopped by the node, or never became ready
 	Killed    uint64 // processes that did not end in time after SIGTERM
 	IdleStops uint64 // processes that were stopped because they were not used
 	Refused   uint64 // starts that were refused because of Options.Max

@@ -579,7 +579,7 @@ func (s *Supervisor) recordFailureLocked(p *process, status string) {
 	}
 	f.count++
 	f.reason, f.until = reason, time.Now().Add(pauseAfter(f.count))
-	s.counts.Crashed++
+	s.counts.Failed++
 	line := s.describe(s.options.Log.Warn(), p) //nolint:zerologlint // Msg sends it
 	line.Str("reason", reason).Int("failures", f.count).Dur("pause", pauseAfter(f.count)).Msg("app process failed")
 	if isRepetition := f.count&(f.count-1) != 0; isRepetition { // report the failures 1, 2, 4, 8 and so on

@@ -164,7 +164,7 @@ func TestCrashedProcessIsStartedAgain(t *testing.T) {
 	w.mustDial(1, "a")
 	pid := w.pid("a")
 	_ = syscall.Kill(pid, syscall.SIGKILL)
-	await(t, "the end is noticed", func() bool { return w.Counts().Crashed == 1 })
+	await(t, "the end is noticed", func() bool { return w.Counts().Failed == 1 })
 	if w.mustDial(1, "a"); w.pid("a") == pid {
 		t.Error("the same process")
 	}
@@ -247,7 +247,7 @@ func TestUnusedProcessIsStopped(t *testing.T) {
 	if w.pid("used") == 0 {
 		t.Error("a process in use was stopped")
 	}
-	if w.Counts().Crashed != 0 || w.Counts().IdleStops != 1 {
+	if w.Counts().Failed != 0 || w.Counts().IdleStops != 1 {
 		t.Errorf("counts %+v", w.Counts())
 	}
 }
@@ -268,7 +268,7 @@ func TestProcessesEndWithoutLease(t *testing.T) {
 	if err := w.dial(1, "a"); !errors.Is(err, procpool.ErrNotOwned) {
 		t.Errorf("error %v", err)
 	}
-	if w.Counts().Crashed != 0 {
+	if w.Counts().Failed != 0 {
 		t.Errorf("counts %+v", w.Counts())
 	}
 	w.mu.Lock()

@@ -93,7 +93,7 @@ func (l *Leadership) Deliver(ctx context.Context, received heartbeat.Received) {
 }
 
 // DeliverOwn passes this node's own heartbeat to the leader loop. It does not block: if the loop is busy, a
-// newer heartbeat replaces this one, as if it was lost.
+// newer heartbeat replaces this one, as if it had been lost.
 func (l *Leadership) DeliverOwn(received heartbeat.Received) {
 	chanutil.Replace(l.ownHeartbeat, received)
 }

@@ -92,9 +92,8 @@ func targetedFieldForbids(name string, value []byte) bool {
 }
 
 // applyCacheControl returns s updated with the directives of one Cache-Control line. A directive that forbids
-// storing takes precedence. If a quoted string is not terminated, a directive that Shardway appends would
-// become part of that string. Such a line is therefore treated as permission to store, so that no cookie is
-// set.
+// storing takes precedence. If a quoted string is unterminated, Shardway cannot append the directive private
+// safely. It then treats the response as storable by shared caches, and does not set its sticky cookie on it.
 func (s Sharing) applyCacheControl(list []byte) Sharing {
 	if endsInQuotes(list) {
 		s = allowUnlessForbidden(s)

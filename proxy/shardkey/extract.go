@@ -402,8 +402,8 @@ func (x *Extractor) forwardedFor() [][]byte {
 	return bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
 }
 
-// appendClientIP appends the address of the client to the empty buffer b. proxies are the trusted
-// proxies, and trusted means that the client of the connection is one of them.
+// appendClientIP appends the address of the client to b, which must be empty. proxies are the trusted
+// proxies, and trusted reports whether the peer of this connection is one of them.
 func (x *Extractor) appendClientIP(b []byte, proxies []netip.Prefix, trusted bool) []byte {
 	b = append(b, x.Client.Text...)
 	if !trusted {

@@ -29,7 +29,7 @@ type Failure struct {
 	Reason    string       // reason of the close frame
 }
 
-// Failures that do not depend on the WebSocket.
+// Failures that are the same for every WebSocket.
 var (
 	failureClosed  = &Failure{Result: wsession.FirstClientGone}
 	failureTimeout = &Failure{wsession.FirstTimedOut, problem.RequestTimeout, wsession.ClosePolicy, "request-timeout: the first message did not arrive within 5 s"}
@@ -50,8 +50,8 @@ type reader struct {
 }
 
 // Read reads the first message of a WebSocket from conn, after the 101 response was written. It answers
-// pings, and a close frame. It sets Message, Frame and Scanner. If another goroutine calls conn.PauseRead, the
-// result is that the WebSocket was evicted.
+// pings and close frames. On success it returns nil, and sets Message, Frame and Scanner. It returns
+// failureEvicted if another goroutine calls conn.PauseRead.
 func (accepted *Accepted) Read(conn *h1.Conn) *Failure {
 	accepted.Scanner = wsframe.Client()
 	r := reader{conn: conn, scanner: &accepted.Scanner, assembler: wsframe.NewAssembler(&accepted.Scanner, MaxMessage), deadline: time.Now().Add(Timeout)}

@@ -76,5 +76,5 @@ func (a *App) Runs(tb testing.TB) []history.Run {
 // Name returns the name of the app.
 func (a *App) Name() string { return a.name }
 
-// Responses returns all responses of clients so far.
+// Responses returns all responses that clients have received so far.
 func (c *Cluster) Responses() []history.Response { return slices.Clone(c.responses) }
