@@ -183,7 +183,7 @@ func (r *reader) shardMap() *shardmap.Map {
 	return m
 }
 
-// finish returns the first error of all reads. Bytes that no read has consumed are an error, too.
+// finish returns the first error of all reads. Bytes that no read has consumed are also an error.
 func (r *reader) finish() error {
 	if r.err == nil && len(r.buf) > 0 {
 		r.fail(fmt.Sprintf("%d bytes too many", len(r.buf)))

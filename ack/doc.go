@@ -102,7 +102,7 @@
 //
 // # Tests
 //
-// The tests of this package run the sub-packages, too. testdata contains protocol dialogues line by
+// The tests of this package also run the sub-packages. testdata contains protocol dialogues line by
 // line (go test ./ack -run Dialogues; -update
 // rewrites them). The simulation runs the machines as package node does, over a model of Raft,
 // clocks, disks, networks and requests, and checks the guarantees with global knowledge:

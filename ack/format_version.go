@@ -19,7 +19,7 @@ const (
 
 // InstancesFormatVersion is the first format version that can contain app instances after the first
 // one of a node: in maps, heartbeats, policies and reports of apps. Everything else is encoded as in
-// the version before.
+// the previous version.
 const InstancesFormatVersion FormatVersion = 3
 
 // HasInstances reports whether data of this format version can contain app instances.

@@ -31,8 +31,8 @@ type Heartbeat struct {
 	// Identity of the process.
 
 	Node shardmap.NodeID
-	// Server is the Raft server id of the node, in the form node/disk. It prevents that a node with
-	// a wiped disk confirms the leader in place of the voter that used the disk before.
+	// Server is the Raft server id of the node, in the form node/disk. It prevents a node with
+	// a wiped disk from confirming the leader in place of the voter that had used the disk.
 	Server string
 	// Boot is the incarnation number, which increases with each start of the node.
 	Boot uint64
@@ -170,7 +170,7 @@ type Answer struct {
 
 	// OK is true if the heartbeat acknowledged the last proposal.
 	OK bool
-	// Epoch is the epoch of the last proposal, also if OK is false (G5).
+	// Epoch is the epoch of the last proposal, even if OK is false (G5).
 	Epoch shardmap.Epoch
 	// ReleasesReceived confirms that the leader has the releases whose digest is in the heartbeat.
 	ReleasesReceived bool

@@ -34,7 +34,7 @@ const MinIndexGap = 1 << 32
 // recorded their epochs. All ownership epochs become floor. An open proposal is discarded with its
 // holds: whether the other nodes committed it is unknown, and its epoch is below floor. Drops are
 // discarded: a node that returns has another disk and must acknowledge floor first. Restarts are
-// discarded, too. The policy keeps only weights, pins and quarantines, see
+// also discarded. The policy keeps only weights, pins and quarantines, see
 // Policy.ForRecoveredCluster. No shard counts as released, because its state may have changed since
 // s.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {

@@ -108,7 +108,7 @@ func (rr *restartRecords) set(node shardmap.NodeID, restart Restart, index uint6
 	rr.index = index
 }
 
-// endBoot ends the restart of the given boot. It returns false if that restart has ended before.
+// endBoot ends the restart of the given boot. It returns false if that restart has already ended.
 func (rr *restartRecords) endBoot(node shardmap.NodeID, boot, index uint64) (ended bool) {
 	restart := rr.byNode[node]
 	if restart.Boot != boot || restart.Ended {

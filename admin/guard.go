@@ -135,7 +135,7 @@ func admissionOf(r *http.Request) *admission {
 }
 
 // serveChange runs a handler that changes something. It logs the caller, its address, the action
-// and the response status, also if the handler panics.
+// and the response status, even if the handler panics.
 func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.Request, admission *admission) {
 	caller := admission.caller
 	recorder := &statusWriter{ResponseWriter: w}

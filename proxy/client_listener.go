@@ -63,8 +63,7 @@ func (ln *clientListener) onConnEnd() {
 	ln.limit.Release()
 }
 
-// initClient prepares a client for a connection of this listener, which is new or was parked
-// before.
+// initClient prepares a client for a connection of this listener, which is new or was parked.
 func (ln *clientListener) initClient(c *client, next connset.Resumed) {
 	c.listener = ln
 	if c.conn.ReadsSocketDirectly() && !c.server.upstreams.IsGateway() && c.server.options.Handler == nil && c.server.options.Processes == nil && !c.server.options.Disable.EventLoop {

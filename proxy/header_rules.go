@@ -11,7 +11,7 @@ import (
 // The node whose app serves a request applies the header rules. It applies them to the request as it has
 // received it, and to the response before it uses the response itself. So a request that several nodes
 // forward is changed once, and each attempt begins with the original request. The rules do not affect the
-// key, which the ingress has found before. A field that a rule removes is also removed from the trailers
+// key, which the ingress has already found. A field that a rule removes is also removed from the trailers
 // of a request; otherwise a client could give the app a field that only the rules may set.
 
 // applyRules adds the changes of rules to the header of a request for the app. It appends the new lines to

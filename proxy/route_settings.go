@@ -54,7 +54,7 @@ type routeTable struct {
 }
 
 // newRouteTable returns the table of the routes. It returns nil if there are none, and ignores routes with
-// an invalid prefix, because the configuration was validated before.
+// an invalid prefix, because the configuration has already been validated.
 func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules.Config) *routeTable {
 	if len(routes) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func scopeOf(prefix string) uint64 {
 }
 
 // setIdleTimeout sets the UpstreamIdleTimeout of a connection to the app for a request of a route. The
-// connection may have served a request of another route before.
+// connection may have served a request of another route.
 func (settings *Settings) setIdleTimeout(conn *connpool.Conn, route *routeSettings) {
 	if settings.routes == nil || !settings.routes.setsIdleTimeout || conn.InProcess {
 		return

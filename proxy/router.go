@@ -261,7 +261,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 
 // waitForAdmission returns the decision for a request that the node has not admitted because of
 // refused. The request waits for a newer table. The node publishes one when it may admit the request,
-// also when its lease is valid again.
+// for example when its lease is valid again.
 func waitForAdmission(refused error) decision {
 	refusal, ok := refused.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 	if !ok {

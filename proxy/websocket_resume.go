@@ -19,7 +19,7 @@ import (
 
 // startSession handles a 101 response that starts a relay. It sends the response to the client, or
 // to the ingress. The relay itself runs after the request flow has returned. startSession returns
-// false if the run was cancelled before.
+// false if the run has already been cancelled.
 func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
 	toClient, toApp := rr.ingress == "", attempt.route.Kind == route.Local

@@ -2,7 +2,7 @@ package agent
 
 import "shardway/shardmap"
 
-// AppWatch determines since which committed map the current process of the app has run. If a
+// AppWatch determines since which committed map the app's current process has run. If a
 // shard left the node with a later map, that process may hold an old copy of its state. AppWatch
 // uses the results of health checks. An app may report its instance, a text that identifies its
 // process. Such an app has restarted only if the instance changes. AppWatch cannot detect a
@@ -28,7 +28,7 @@ type AppWatch struct {
 	instanceSeenEpoch shardmap.Epoch
 
 	// hadLease means that this node process has had a lease. firstLeaseEpoch is the epoch of the
-	// last map that it applied before.
+	// last map that it had applied when it got its first lease.
 	hadLease        bool
 	firstLeaseEpoch shardmap.Epoch
 

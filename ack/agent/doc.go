@@ -83,8 +83,8 @@
 // nothing of it runs any more. Admission ends with the lease by the clock, not with the Poll that
 // detects the end. Forwarding needs no lease.
 //
-// App: each Call has one result, reported when nothing of the call runs any more, also after
-// CancelCall. CountRequests counts like the Gate.
+// App: each Call has one result. The App reports it when nothing of the call runs any more, even
+// after CancelCall. CountRequests counts like the Gate.
 //
 // A node remembers its last 64 heartbeats. A response to an older one grants nothing.
 package agent

@@ -88,7 +88,7 @@ func (rd *releaseDeadlines) deliveryReserve() time.Duration {
 }
 
 // startRelease starts the time for releases when the last request of a moving shard has ended. It
-// returns false if the time has started before.
+// returns false if the time has already started.
 func (rd *releaseDeadlines) startRelease(now time.Duration) (started bool) {
 	if rd.release != 0 {
 		return false
@@ -98,7 +98,7 @@ func (rd *releaseDeadlines) startRelease(now time.Duration) (started bool) {
 }
 
 // startLeaveNotice starts the time for a goodbye when the last request of the stopping node has ended.
-// It returns false if the time has started before. The next process of a node that restarts in place
+// It returns false if the time has already started. The next process of a node that restarts in place
 // needs the release notes, so their delivery gets a part of that time.
 func (rd *releaseDeadlines) startLeaveNotice(now time.Duration) (started bool) {
 	if rd.goodbye != 0 {

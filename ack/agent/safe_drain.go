@@ -16,7 +16,7 @@ type safeDrain struct {
 	heartbeatDue bool                      // keptShards has changed and must be reported to the leader
 }
 
-// keep records a shard that remains here. It returns false if the shard was recorded before.
+// keep records a shard that remains here. It returns false if the shard is already recorded.
 func (sd *safeDrain) keep(shard shardmap.Shard, reason string) (added bool) {
 	if _, known := sd.keptShards[shard]; known {
 		return false

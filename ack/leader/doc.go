@@ -100,7 +100,7 @@
 //     entry in its log.
 //   - A barrier enters the log after the Driver has begun. When it is reported as applied,
 //     NewestState returns everything that earlier leaders committed. If the log has no cluster, the
-//     entry of ack.EncodeBootstrap is applied, too, before BarrierApplied.
+//     entry of ack.EncodeBootstrap is also applied before BarrierApplied.
 //
 // Voters are those of the latest configuration in the own log of the leader, committed or not.
 // The server id names the disk, so that a wiped disk does not confirm for the vote of the old

@@ -81,7 +81,7 @@ func (d *Driver) Step(m Message) []Effect {
 	case BarrierApplied:
 		// The start of the leadership is a safe first quorum time. This node led the term
 		// then, and a quorum accepted the barrier later. So a vote for the next leader is
-		// later, too.
+		// also later.
 		m = BarrierApplied{Started: d.startedAt}
 	}
 	d.readAndStep(m)

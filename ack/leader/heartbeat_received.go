@@ -88,8 +88,8 @@ func (m *member) refuseDuplicate(in inputs, received HeartbeatReceived) (refusal
 	return ack.Answer{}, false
 }
 
-// answerHeartbeat returns the response, with a lease if one may be granted. The caller must have
-// stored the heartbeat before.
+// answerHeartbeat returns the response, with a lease if one may be granted. The caller must already
+// have stored the heartbeat.
 func (l *Leader) answerHeartbeat(node *member) ack.Answer {
 	l.lastResponseNumber++
 	epoch := l.in.state.Proposed().Epoch()

@@ -51,7 +51,7 @@ type stagedMoves struct {
 // not aborted for a move to a node that may fail again.
 type ownerProgress struct {
 	startedAt time.Duration
-	// timedOut means that drain-timeout has passed since startedAt, so busy shards move, too.
+	// timedOut means that drain-timeout has passed since startedAt, so busy shards also move.
 	timedOut       bool
 	queries        int           // number of queries sent to it
 	proposals      int           // number of proposals that move shards away from it
@@ -201,7 +201,7 @@ func (sm *stagedMoves) reason() string {
 }
 
 // excuseStall excludes a stall of the leader from the age of the open query; see
-// Leader.excuseStall. A query causes no heartbeat, so one heartbeat interval is excused, too.
+// Leader.excuseStall. A query causes no heartbeat, so one heartbeat interval is also excused.
 func (sm *stagedMoves) excuseStall(in inputs, stall time.Duration) {
 	if sm.isQueryOpen() {
 		sm.querySentAt = min(sm.querySentAt+stall+in.pace.Heartbeat, in.now)

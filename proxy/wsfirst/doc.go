@@ -5,7 +5,7 @@
 //	CheckUpgrade ─► SelectProtocol ─► Limit.Enter ─► 101 ─► Read ─► Limit.Leave ─► upgrade at the app
 //	                                                          └─► Failure: close frame
 //
-// An Accepted is the state of such a WebSocket until the app has accepted it, too. The goroutine of the
+// An Accepted is the state of such a WebSocket until the app has also accepted it. The goroutine of the
 // client's connection calls its methods. Any goroutine may enter the Limit, which can evict another
 // WebSocket.
 //
