@@ -165,7 +165,7 @@ func (c *callbacks) handle(ctx context.Context, cursor *event.Cursor, e *event.E
 	}
 }
 
-// setPresent records that the process of a node runs, and calls a callback if it did not run before.
+// setPresent records that the process of a node runs, and calls a callback if it was not running.
 func (c *callbacks) setPresent(ctx context.Context, node, reason string, at time.Time, hasReturned bool) {
 	if c.present[node] {
 		return
@@ -180,7 +180,7 @@ func (c *callbacks) setPresent(ctx context.Context, node, reason string, at time
 	}
 }
 
-// setAbsent records that the process of a node does not run, and calls the callback if it ran before.
+// setAbsent records that the process of a node does not run, and calls the callback if it was running.
 func (c *callbacks) setAbsent(ctx context.Context, node, reason string, at time.Time) {
 	if !c.present[node] {
 		return

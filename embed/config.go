@@ -23,7 +23,7 @@ type Config struct {
 	// shards. A nil hook does nothing. If all three are nil, a shard is served as soon as this node owns
 	// it. Hooks are called concurrently, but not for the same shard.
 	Acquire, Release, Lost HookFunc
-	// NodeJoined is called when the process of a node has joined the cluster that this node has not seen before. When this
+	// NodeJoined is called when a node has joined the cluster that this node has not seen before. When this
 	// node starts, it is called for each node that it finds, and for itself. NodeRejoined is called when a node is back
 	// that this node has seen before, and NodeLeft when a node has left, failed or was removed, or restarts in place.
 	// These calls alternate for each node, so none of them is repeated.

@@ -21,7 +21,7 @@ import (
 var ErrNoHijack = errors.New("embed: the connection is the node's and cannot be taken over: an app that upgrades connections runs behind a node (--upstream)")
 
 // HTTP converts an http.Handler to a handler of this package, with fasthttp's adaptor. The request
-// is in progress until the handler has returned, also if it streams with http.Flusher. Its context
+// is in progress until the handler has returned, even if it streams with http.Flusher. Its context
 // is cancelled when the handler returns or the RequestCtx is done. The context also reads the clock
 // at each Done and Err (see Err). With Config.StreamBodies, a long body is read while it arrives,
 // until the response starts.

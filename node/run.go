@@ -28,7 +28,7 @@ const (
 )
 
 // Run starts the node and returns when it has stopped. When ctx ends, the node hands over its shards,
-// waits for in-flight requests and leaves the cluster. An error stops it at once.
+// waits for in-flight requests and leaves the cluster. An error stops it immediately.
 func (n *Node) Run(ctx context.Context) error {
 	n.startedAt = time.Now()
 	s := &shutdown.Stack{Log: n.log}

@@ -15,8 +15,8 @@
 // # Use
 //
 // One goroutine calls all methods: the one that runs the agent, which sends the heartbeats. It
-// calls Poll after each poll of the agent. Poll returns the servers to ask whether they miss
-// their leader, too, and whether this voter must campaign now.
+// calls Poll after each poll of the agent. Poll returns the servers to ask whether they also
+// miss their leader, and whether this voter must campaign now.
 //
 // The goroutine passes replies to ReportReceived. A voter that is asked calls ReportRequested and
 // replies with Report. To campaign, it makes Raft start an election immediately, as in a leadership

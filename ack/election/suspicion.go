@@ -310,7 +310,7 @@ func (s *Suspicion) ReportReceived(requestedAt time.Duration, server string, rep
 }
 
 // ReportRequested records, between two polls, a request of another server. That server misses
-// its leader. If this node misses the leader, too, and lacks a report of that server, it asks all
+// its leader. If this node also misses the leader, and lacks a report of that server, it asks all
 // voters soon.
 func (s *Suspicion) ReportRequested(now time.Duration, server string) {
 	missesLeader := s.ownReport.LeaderTerm != 0

@@ -11,7 +11,7 @@ type Settings struct {
 	// good checks in a row that make it healthy again.
 	Fall, Rise int
 	// Hold is how long an app that refuses connections stays healthy, because it may be restarting.
-	// The checker grants this time at most once per holdEvery. Zero means that Fall applies to such an app, too.
+	// The checker grants this time at most once per holdEvery. Zero means that Fall also applies to such an app.
 	Hold time.Duration
 }
 

@@ -52,7 +52,7 @@ type SuspicionOptions struct {
 
 // Suspicion starts an election when most voters receive no responses from the leader, without
 // waiting for Raft's election timeout. A voter suspects its leader if the leader does not respond to its
-// heartbeats. Then Suspicion asks the other voters whether they suspect the leader, too.
+// heartbeats. Then Suspicion asks the other voters whether they also suspect the leader.
 // election.Suspicion decides when this node campaigns. Only the goroutine of the agent uses
 // machine: responses of other voters are passed to it through Agent.Call.
 type Suspicion struct {

@@ -181,7 +181,7 @@ func (v *View) HasNextLevel() bool {
 }
 
 // IsKnownPeer reports whether a node may connect to this node: gossip or Raft's configuration contains it. Raft's
-// configuration counts, too, so that members can still connect when gossip packets are lost.
+// configuration also counts, so that members can still connect when gossip packets are lost.
 func (v *View) IsKnownPeer(node string) bool {
 	if v.Gossip.HasNode(node) {
 		return true

@@ -13,7 +13,7 @@
 // # Concurrency
 //
 // All methods of Raft are safe for concurrent use. The Raft library calls the FSM from one goroutine at a
-// time, also during Open. Shutdown ends all goroutines; the caller closes the stores afterwards.
+// time, even during Open. Shutdown ends all goroutines; the caller closes the stores afterwards.
 //
 // # Invariants
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// FSM is the replicated state. The Raft library calls it from one goroutine at a time, also during
+// FSM is the replicated state. The Raft library calls it from one goroutine at a time, even during
 // Open. Its methods must not block or call Raft.
 type FSM interface {
 	// Apply applies a committed entry. After a restart it receives old entries again.

@@ -20,5 +20,5 @@
 //
 //   - Only a refused dial is evidence that a process has ended. A process that does not respond may have
 //     a lease, and the leases decide about it.
-//   - Evidence counts from the start of the dial, because the dial shows nothing about the time before.
+//   - Evidence counts from the start of the dial, because the dial shows nothing about earlier times.
 package crashdetect

@@ -173,7 +173,7 @@ func (u *UnreachableOwners) record(node string, failedAt time.Time) (since time.
 	return failed.since
 }
 
-// IsReachable reports whether the process of a node responds. A refusal is a response, too.
+// IsReachable reports whether the process of a node responds. A refusal is also a response.
 func IsReachable(ctx context.Context, port *peer.Port, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownerDialTimeout)
 	defer cancel()

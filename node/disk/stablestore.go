@@ -17,8 +17,8 @@ func newStableStore(guarded *guard, store raft.StableStore) *stableStore {
 	return &stableStore{guard: guarded, votes: voteStore{store: store}}
 }
 
-// isNotFound reports whether err means that the key is not set. Raft compares the text of that
-// error, too.
+// isNotFound reports whether err means that the key is not set. Raft also compares the text of
+// that error.
 func isNotFound(err error) bool { return err.Error() == "not found" }
 
 func (s *stableStore) Set(key, val []byte) error {

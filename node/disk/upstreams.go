@@ -35,7 +35,7 @@ const upstreamsFile = "upstreams.json"
 // free numbers, the one that has been unused for longest. Without a free number, NumberUpstreams returns an error.
 // The result contains an empty address for a number that is not used now.
 //
-// The only address of a node that never had several instances has number 1, also if it changes.
+// If a node never had several instances, its only address has number 1, even after the address changes.
 func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
 	if len(addresses) > limit {
 		return nil, fmt.Errorf("%w: %d, want at most %d", errTooManyInstances, len(addresses), limit)

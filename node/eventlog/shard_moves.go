@@ -24,7 +24,7 @@ type ShardMoves struct {
 	next int        // index of the next move in a full ring
 }
 
-// Record records the moves that the commit of state is has made. was is the state before.
+// Record records the moves that the commit of state is has made. was is the previous state.
 func (m *ShardMoves) Record(was, is *ack.State, reason string) {
 	if was.Committed().Epoch() == is.Committed().Epoch() || was.Committed().Len() != is.Committed().Len() {
 		return

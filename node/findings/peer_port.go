@@ -144,7 +144,7 @@ func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (problem *d
 		if cluster != "" {
 			return nil
 		}
-		// without a cluster, the remaining nodes must be checked, too
+		// without a cluster, the remaining nodes must also be checked
 	}
 	return problem
 }

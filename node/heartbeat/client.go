@@ -36,7 +36,7 @@ type ClientOptions struct {
 	Answers chan<- ack.Answer
 	// OnConnClosed is called when the peer or the network has closed a connection to a process of node.
 	OnConnClosed func(node string, boot uint64)
-	// Trigger is called if another heartbeat should follow at once.
+	// Trigger is called if another heartbeat should follow immediately.
 	Trigger func()
 }
 
@@ -133,7 +133,7 @@ func (k *Client) open(ctx context.Context, node string) *leaderConn {
 		wasLost := k.runConn(ctx, node, c)
 		close(c.closed)
 		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms
-		// is suspected. So another heartbeat follows at once. It opens a new connection, because
+		// is suspected. So another heartbeat follows immediately. It opens a new connection, because
 		// closed is already closed.
 		if wasLost {
 			k.o.Trigger()

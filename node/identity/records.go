@@ -112,7 +112,7 @@ func (r *Records) LocalRecord() peer.Record {
 }
 
 // ownStatement returns the statement of this node about its own disk. It is zero until Raft has
-// started, because this node sends no statements before.
+// started, because this node sends no statements earlier.
 func (r *Records) ownStatement() diskhistory.Statement {
 	raft := r.o.Raft()
 	if raft == nil {
@@ -219,7 +219,7 @@ func (r *Records) learn(s diskhistory.Statement) error {
 }
 
 // onUnknownProcess makes this node send Raft heartbeats now if it leads, so that a process that has
-// just started learns its leader at once.
+// just started learns its leader immediately.
 func (r *Records) onUnknownProcess() {
 	if raft := r.o.Raft(); raft != nil {
 		raft.AnnounceLeader()

@@ -82,7 +82,7 @@ func (t *Tracker) upstreamWebSockets() (byShard map[shardmap.Shard]int, total in
 }
 
 // AnswerStage returns the response to the leader's question q in a staged map change. It reports the
-// shards that can move now. From the second question on, the following shards count as idle, too:
+// shards that can move now. From the second question on, the following shards also count as idle:
 //
 //   - Shards whose running requests have all started since the previous question. Otherwise a shard
 //     with many short requests would never be idle.

@@ -141,7 +141,7 @@ func parseReleaseTimeout(change *ack.Change, text string) (err error) {
 }
 
 // parseDrain fills in the drain fields of change. With a duration idleFirst, only idle shards move during
-// that time, and the remaining ones afterwards. If idleFirst is empty, all shards move at once.
+// that time, and the remaining ones afterwards. If idleFirst is empty, all shards move immediately.
 func parseDrain(change ack.Change, idleFirst string) (ack.Change, error) {
 	if idleFirst == "" {
 		change.Kind = ack.ChangeDrain

@@ -34,8 +34,8 @@ type Bootstrapper struct {
 	// bootstrap. It is not a mutex because these operations wait for the disk, so waiting for the lock
 	// must end with a context.
 	lock chan struct{}
-	// current is the current promise, or nil before it was read from the disk. Each promise has its
-	// own address, also if it is given to the same node again.
+	// current is the current promise, or nil until it has been read from the disk. Each promise has
+	// its own address, even if it is given to the same node again.
 	current atomic.Pointer[promise]
 }
 

@@ -25,7 +25,7 @@ const (
 	// opens streams, and some draining sessions.
 	maxSessionsPerNode = 4
 	// Without a cluster secret, a node can claim any name. So the sessions and streams of one origin
-	// are limited, too. The limits are higher, because many nodes may share an address.
+	// are also limited. The limits are higher, because many nodes may share an address.
 	maxSessionsPerOrigin = 64
 	maxStreamsPerOrigin  = 8 * mux.MaxStreams
 	// maxWebSocketSessionsPerNode is the limit for the sessions of resumable WebSockets. Their streams

@@ -115,7 +115,7 @@ func (r *round) chooseTarget(reports map[string]nodeReport) error {
 }
 
 // createTarget creates a new secret as the target, and installs it on the leader. It must be newer than the
-// current secret, also if the clock of this machine is behind.
+// current secret, even if this machine's clock is behind.
 func (r *round) createTarget(current secret.Secret) error {
 	made := time.Now()
 	if earliest := current.Made().Add(time.Second); earliest.After(made) {

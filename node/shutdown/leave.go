@@ -87,7 +87,7 @@ func (s *Sequence) isHandedOver() bool {
 }
 
 // leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an
-// error, because the node can stop as a member, too.
+// error, because the node can also stop while it is a member.
 func (s *Sequence) leaveRaft(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveRaftTimeout)
 	defer cancel()

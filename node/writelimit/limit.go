@@ -163,8 +163,8 @@ func (l *Limit) awaitStored(ctx context.Context, owned time.Duration) {
 }
 
 // AwaitEarlier returns when the permissions to write that earlier processes of this node have granted to
-// the app are revoked or have expired. This process must not send a heartbeat before: after the first one,
-// the leader may give the shards of the previous process to other nodes at once.
+// the app are revoked or have expired. Until then, this process must not send a heartbeat: after the first
+// one, the leader may immediately give the previous process's shards to other nodes.
 func (l *Limit) AwaitEarlier(ctx context.Context) {
 	startedAt := time.Now()
 	l.stopApp(ctx, l.earlier)
