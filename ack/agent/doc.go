@@ -1,6 +1,6 @@
-// Package agent implements the side of a node in the lease and ownership protocol: it holds the
-// lease of the node, drains the shards that a proposed map takes away, calls the hooks of the app,
-// and acknowledges. Package ack has the other side, the leader, and the terms and rules of both.
+// Package agent implements the node's side of the lease and ownership protocol: it holds the
+// node's lease, drains the shards that a proposed map takes away, calls the app's hooks, and
+// acknowledges the map. Package ack has the other side, the leader, and the terms and rules of both.
 //
 // The package is pure, like ack: no goroutine, clock, lock or I/O. Package node runs it.
 //

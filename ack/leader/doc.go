@@ -1,5 +1,5 @@
-// Package leader implements the side of the leader in the lease and ownership protocol: it decides
-// which map to propose, when to commit it, and which node may serve until when. Package ack has
+// Package leader implements the leader's side of the lease and ownership protocol: it decides
+// which map to propose, when to commit it, and how long each node may serve. Package ack has
 // the replicated state and the messages, and package ack/agent has the other side, the nodes.
 //
 // The package is pure, like ack: no goroutine, clock, lock or I/O. Package node runs it.

@@ -1,5 +1,5 @@
-// Package cause lists the reasons why a run is cancelled by another goroutine than its own. A run is
-// the execution of one attempt to serve a request.
+// Package cause lists the reasons why another goroutine cancels a run. A run is the execution of one
+// attempt to serve a request.
 //
 // The code that cancels a run stores the Cause in the slot of the connection. The goroutine of the
 // run reads it when the run has ended, and decides whether the request is retried, and which response

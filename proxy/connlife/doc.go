@@ -1,5 +1,5 @@
-// Package connlife contains how the life of an accepted connection ends: by its own lifetime, or by a
-// disconnect of its peer.
+// Package connlife ends the work for an accepted connection when the connection's lifetime ends, or when its
+// peer disconnects.
 //
 // A Lifetime has a context for everything that waits on behalf of the connection. Any goroutine may use
 // it. A DisconnectWatch detects that the peer disconnects while no goroutine reads from the connection.
