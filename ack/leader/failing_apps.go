@@ -84,15 +84,17 @@ func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members 
 // failed to acquire. Empty means that the shard is placed like any other.
 func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
 	pin := rl.placement.Pins[shard]
+	ownerCanKeep := rl.canKeep(owner)
 	for _, node := range append([]shardmap.NodeID{pin.Node}, rl.placement.PinFallbacks[shard]...) {
-		if _, isUsable := rl.shardCounts[node]; isUsable && !failing[node] {
-			if node == pin.Node {
-				return ""
-			}
+		canReceive := rl.canReceive(node, shard)
+		switch {
+		case failing[node]:
+		case canReceive && node == pin.Node:
+			return ""
+		case canReceive || node == owner && ownerCanKeep:
 			return node
 		}
 	}
-	ownerCanKeep := rl.canKeep(owner)
 	if ownerCanKeep && !failing[owner] {
 		return owner
 	}
@@ -131,6 +133,15 @@ func (rl *relocation) leastLoaded(shard shardmap.Shard, failing map[shardmap.Nod
 		}
 	}
 	return target
+}
+
+// canReceive reports whether the node may get further shards and is not barred from the shard.
+func (rl *relocation) canReceive(node shardmap.NodeID, shard shardmap.Shard) bool {
+	if _, isUsable := rl.shardCounts[node]; !isUsable {
+		return false
+	}
+	i := slices.IndexFunc(rl.members, func(member shardmap.Member) bool { return member.ID == node })
+	return i >= 0 && !rl.isBarred(rl.members[i], shard)
 }
 
 // isBarred reports whether every instance of the member that is not drained is barred from the shard.

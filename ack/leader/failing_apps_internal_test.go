@@ -96,3 +96,36 @@ func TestFailingShardAvoidsBarredNode(t *testing.T) {
 		}
 	}
 }
+
+// The nodes of a pin are preferred in their order, whichever node has failed to acquire the shard. An owner that gets
+// no further shards keeps this one. A node that is barred from the shard does not get it, because Assign would not
+// place it there.
+func TestFailingShardFollowsItsPin(t *testing.T) {
+	members := []shardmap.Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}, {ID: "c", Weight: 4}}
+	base := shardmap.Assign(shardmap.New(12), members, shardmap.Policy{})
+	var barred shardmap.ShardSet
+	barred.Add(0)
+	for name, test := range map[string]struct {
+		cordoned, barred, failing, owner shardmap.NodeID
+		fallbacks                        []shardmap.NodeID
+		want                             shardmap.NodeID
+	}{
+		"first node owns it":                        {"", "", "c", "a", []shardmap.NodeID{"b"}, ""},
+		"first node is cordoned and owns it":        {"a", "", "c", "a", []shardmap.NodeID{"b"}, "a"},
+		"first node is cordoned and owns it, fails": {"a", "", "a", "a", []shardmap.NodeID{"b"}, "b"},
+		"first node is cordoned":                    {"a", "", "c", "c", []shardmap.NodeID{"b"}, "b"},
+		"fallback is cordoned and owns it":          {"b", "", "a", "b", []shardmap.NodeID{"b", "c"}, "b"},
+		"first node can receive it":                 {"", "", "b", "b", nil, ""},
+		"first node is barred, owner fails":         {"", "a", "b", "b", nil, "c"},
+		"first node is barred, another node fails":  {"", "a", "c", "b", nil, "b"},
+		"fallback is barred":                        {"", "b", "a", "a", []shardmap.NodeID{"b", "c"}, "c"},
+	} {
+		p := shardmap.Policy{
+			Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}}, PinFallbacks: map[shardmap.Shard][]shardmap.NodeID{0: test.fallbacks},
+			Cordoned: map[shardmap.NodeID]bool{test.cordoned: true}, Barred: map[shardmap.NodeID]shardmap.ShardSet{test.barred: barred},
+		}
+		if to := newRelocation(&p, base, members).target(0, test.owner, map[shardmap.NodeID]bool{test.failing: true}); to != test.want {
+			t.Errorf("%s: the shard goes to %q, want %q", name, to, test.want)
+		}
+	}
+}
