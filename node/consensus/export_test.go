@@ -104,6 +104,14 @@ func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool)
 	return inst.deliverHeartbeat(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
 }
 
+// LibraryHeartbeat passes a heartbeat of a leader to the handler of the library, which runs outside its main loop.
+func (r *Raft) LibraryHeartbeat(from string, term uint64) {
+	c := r.current.Load()
+	h := c.header()
+	h.ID, h.Addr = []byte(from), []byte(from)
+	c.transport.heartbeatHandler.handle(raft.RPC{Command: &raft.AppendEntriesRequest{RPCHeader: h, Term: term}, RespChan: make(chan raft.RPCResponse, 1)})
+}
+
 // TermHeld reports whether the lock for writing a term is held.
 func (r *Raft) TermHeld() bool {
 	s := r.current.Load().termStore

@@ -89,8 +89,8 @@ func (in *inbound) forward(rpc raft.RPC) {
 	}
 }
 
-// verifySender reports whether a request comes from the server at the other end of the stream, and
-// reports the term of the sender. If the sender is another server, it closes the stream.
+// verifySender reports whether a request comes from the server at the other end of the stream. It
+// records the sender of a request of a leader, and reports the term of the sender. If the sender is another server, it closes the stream.
 func (in *inbound) verifySender(rpc raft.RPC) bool {
 	if isFromSelf := in.server == ""; isFromSelf {
 		return true
@@ -100,6 +100,7 @@ func (in *inbound) verifySender(rpc raft.RPC) bool {
 		in.rejectSender(rpc, string(message.GetRPCHeader().ID))
 		return false
 	}
+	in.transport.recordLeader(in.server, rpc.Command)
 	if term := senderTerm(rpc.Command); term > 0 {
 		in.transport.reportTerm(raft.ServerID(in.server), term)
 	}

@@ -174,6 +174,20 @@ func (r *Raft) Leader() string {
 	return NodeOf(r.LeaderServer())
 }
 
+// LeaderOfTerm returns the current term and the node ID of its leader, or "" if this server has received no request
+// of that leader. It is evidence that the node led in the term. Leader is not: the Raft library may handle a
+// heartbeat of the old leader while it enters the next term, and then follows the old leader there.
+func (r *Raft) LeaderOfTerm() (term uint64, leader string) {
+	term, leads := r.Leadership()
+	if leads {
+		return term, NodeOf(r.options.ID)
+	}
+	if last := r.current.Load().transport.lastLeader.Load(); last != nil && last.term == term {
+		leader = NodeOf(last.server)
+	}
+	return term, leader
+}
+
 // HasRecentContact reports whether this server has heard of its leader within the heartbeat timeout.
 func (r *Raft) HasRecentContact() bool {
 	return time.Since(r.library().LastContact()) < r.options.HeartbeatTimeout

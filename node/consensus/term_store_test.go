@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,48 @@ func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 			t.Errorf("asked for a vote: %v, a term was written: %v", err, wrote)
 		}
 		f.mem.SetStoreFault(nil)
+	})
+}
+
+// A server enters a new term while a heartbeat of the old leader is handled. The library then follows the old leader in the new term.
+// LeaderOfTerm must not, because the new term has another leader.
+func TestLeaderOfTermIsNotTheLeaderOfAnEarlierTerm(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		old := g.leader(g.all...)
+		rest := without(g.all, old)
+		f, candidate := rest[0], rest[1]
+		term := f.Term()
+		g.until("the follower knows the leader of the term", func() bool {
+			known, leader := f.LeaderOfTerm()
+			return known == term && leader == old.host.Name()
+		})
+		if known, leader := old.LeaderOfTerm(); known != term || leader != old.host.Name() {
+			t.Errorf("the leader of term %d names %q in term %d", term, leader, known)
+		}
+		g.net.Isolate(f.host.Name())
+		voted := make(chan error, 1)
+		f.HandleHeartbeat(term, true, func() {
+			go func() {
+				_, err := f.Ask(candidate.id(), func(h raft.RPCHeader) any {
+					return &raft.RequestVoteRequest{RPCHeader: h, Term: term + 1, LeadershipTransfer: true}
+				})
+				voted <- err
+			}()
+			for f.Leader() != "" { // until the server writes the new term, which waits for the end of this heartbeat
+				runtime.Gosched()
+			}
+			f.LibraryHeartbeat(old.id(), term)
+		})
+		if err := <-voted; err != nil {
+			t.Fatal(err)
+		}
+		if f.Term() != term+1 || f.Leader() != old.host.Name() {
+			t.Fatalf("the library follows %q in term %d, want the old leader in the new term", f.Leader(), f.Term())
+		}
+		if known, leader := f.LeaderOfTerm(); known != term+1 || leader != "" {
+			t.Errorf("the leader of term %d is %q, want none in term %d", known, leader, term+1)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -42,6 +43,8 @@ type transport struct {
 	// voteTransport sends vote requests. Its timeout includes the disk writes of the other server.
 	voteTransport   *raft.NetworkTransport
 	heartbeatSender heartbeatSender
+	// lastLeader is the leader of the highest term whose requests this server has received; nil means none.
+	lastLeader atomic.Pointer[termLeader]
 	// intercept is instance.intercept.
 	intercept func(rpc raft.RPC) (forwarded raft.RPC, isAnswered bool)
 	// deliverHeartbeat is instance.deliverHeartbeat.

@@ -57,13 +57,7 @@ type receivedStatement struct {
 
 // Statement returns what this node knows about its cluster. Any goroutine may call it.
 func (m *Monitor) Statement() (statement selfcheck.Statement) {
-	// The library clears the leader before it changes the term, so a leader that was read between two
-	// equal terms belongs to this term.
-	raft := m.options.View.Raft
-	term := raft.Term()
-	if leader := raft.Leader(); raft.Term() == term {
-		statement.Term, statement.Leader = term, leader
-	}
+	statement.Term, statement.Leader = m.options.View.Raft.LeaderOfTerm()
 	check := &m.selfCheck
 	if committed := m.options.Router.State().Committed(); committed.Epoch() != 0 {
 		statement.Epoch, statement.Digest = committed.Epoch(), check.digestOf(committed)
