@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/node"
 	"shardway/node/findings"
 	"shardway/node/selfcheck"
 	"shardway/shardmap"
@@ -94,4 +95,72 @@ func TestSelfCheckReportsNothingDuringOrdinaryChanges(t *testing.T) {
 			w.wantNoContradiction(p)
 		}
 	})
+}
+
+// A follower that was isolated reports no leader outside the cluster. The leader was added meanwhile, so the log of
+// the follower does not contain it until its slow disk has written the entries.
+func TestSelfCheckReportsNothingAfterAPartition(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		isolated := w.follower()
+		if isolated.name == "a" { // the next node joins it
+			w.asks(w.leader(), api.Action{Verb: api.StepDown, To: "a"})
+			w.until("a leads", func() bool { return w.leader() == w.all["a"] })
+			isolated = w.follower()
+		}
+		rest := append(w.others(isolated), "d")
+		w.net.Partition([]string{isolated.name}, rest)
+		w.start("d")
+		d := w.all["d"]
+		w.until("d leads", func() bool {
+			leader := w.leader()
+			if leader != d && leader != nil {
+				_ = leader.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown, To: "d"}) // refused until d votes
+			}
+			return d.node.Leads()
+		})
+		time.Sleep(30 * time.Second)
+		isolated.disk.slow(7 * time.Second)
+		w.net.Heal()
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			w.wantNoContradiction(isolated)
+		}
+		isolated.disk.slow(0)
+		w.untilSettled("a", "b", "c", "d")
+	})
+}
+
+// The map keeps an owner that has left the cluster if no other node can own shards. That is no contradiction.
+func TestSelfCheckReportsNothingWithoutAnotherOwner(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		ends func(w *world, owner *process)
+	}{
+		{"it was removed", func(w *world, owner *process) {
+			owner.kill()
+			w.until("another node leads", func() bool { return w.leader() != nil })
+			w.asks(w.leader(), api.Action{Verb: api.Remove, Node: owner.name, Force: true})
+		}},
+		{"it has stopped", func(_ *world, owner *process) { owner.terminate() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(w *world) {
+				w.start("a")
+				w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
+				for _, gateway := range []string{"b", "c", "d"} {
+					w.start(gateway)
+				}
+				w.untilSettled("a")
+				w.untilVoters(4)
+				c.ends(w, w.all["a"])
+				time.Sleep(time.Minute)
+				if !w.committed().IsMember("a") {
+					w.t.Error("the map does not keep its only owner")
+				}
+			})
+		})
+	}
 }

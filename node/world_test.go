@@ -385,8 +385,9 @@ func (w *world) check() {
 	}
 }
 
-// wantNoContradiction fails the test if a node has reported a contradiction, unless the test forges them. Nodes
-// report it for an hour, so the check at the end of a process is enough.
+// wantNoContradiction fails the test if a node reports a contradiction, unless the test forges them. Nodes report
+// most contradictions for an hour, so the check at the end of a process is enough. They report owners and leaders
+// outside the cluster only while the condition lasts.
 func (w *world) wantNoContradiction(p *process) {
 	w.t.Helper()
 	if w.forges || p.node == nil {

@@ -95,7 +95,7 @@ func (m *Monitor) addContradictions(ctx context.Context, now time.Time, in *diag
 	checker.ObserveLease(now, end, granted)
 	var members selfcheck.Members
 	if isUpToDate && in.HasMap {
-		members = m.members(in.Leader)
+		members = m.members(in)
 	}
 	in.Contradictions = checker.Report(now, members)
 	if in.Leader == in.Self && now.Sub(check.askedAt) >= statementEvery {
@@ -104,9 +104,15 @@ func (m *Monitor) addContradictions(ctx context.Context, now time.Time, in *diag
 }
 
 // members returns the members of the cluster as this node knows them.
-func (m *Monitor) members(leader string) selfcheck.Members {
+func (m *Monitor) members(in *diagnosis.Inputs) selfcheck.Members {
+	// The last entry is read before the servers, which are then at least as new.
+	term := m.options.View.Raft.Term()
+	logTerm, _ := m.options.View.Raft.LastEntry()
 	voters, nonvoters := m.options.View.Servers()
-	members := selfcheck.Members{Leader: leader, RemovalTime: m.options.View.Timing().DeadAfter + removalMargin}
+	members := selfcheck.Members{
+		Term: term, LogTerm: logTerm, Leader: in.Leader, Owners: m.replaceableOwners(in),
+		RemovalTime: m.options.View.Timing().DeadAfter + removalMargin,
+	}
 	for _, server := range voters {
 		members.Voters = append(members.Voters, consensus.NodeOf(server))
 	}
@@ -118,6 +124,33 @@ func (m *Monitor) members(leader string) selfcheck.Members {
 		forged.Members(&members)
 	}
 	return members
+}
+
+// replaceableOwners returns the nodes to which the newest proposed map assigns shards, except nodes that restart in
+// place. It returns none if no other member can get their shards, because the leader then keeps the map. A node that
+// the proposed map excludes is not returned: the leader is removing it, and may have to wait for other nodes.
+func (m *Monitor) replaceableOwners(in *diagnosis.Inputs) (owners []string) {
+	state := m.options.State()
+	canReceive := false
+	for _, member := range state.Proposed().Members() {
+		i := slices.IndexFunc(in.Nodes, func(node diagnosis.Node) bool { return node.ID == string(member.ID) })
+		isDrained := state.Policy().DrainsAll(member.ID, member.Instances)
+		canReceive = canReceive || i >= 0 && !isDrained && canReceiveShards(&in.Nodes[i])
+		if state.Proposed().ShardCount(member.ID) > 0 && !state.Restarting(member.ID) {
+			owners = append(owners, string(member.ID))
+		}
+	}
+	if !canReceive {
+		return nil
+	}
+	return owners
+}
+
+// canReceiveShards reports whether nothing is known that prevents the node from getting further shards.
+func canReceiveShards(node *diagnosis.Node) bool {
+	isReady := node.Alive && !node.Gateway && !node.Stopping && !node.Restarting && !node.Lagging
+	isHealthy := node.App == diagnosis.AppHealthy && len(node.UnhealthyInstances) == 0 && !node.CannotAcquire && node.NoShardsFor == 0
+	return isReady && isHealthy && !node.Drained && !node.Cordoned
 }
 
 // queryStatement queries the Statement of the next alive node in the background.

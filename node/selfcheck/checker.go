@@ -45,9 +45,15 @@ func DigestOf(shardMap *shardmap.Map) string {
 
 // Members are the members of the cluster as this node knows them.
 type Members struct {
+	// Term is the present term, and LogTerm the term of the last entry in the log of this node. If they differ, the
+	// log contains no entry of the present leader yet, so the other fields may be out of date.
+	Term, LogTerm uint64
+	// Leader is the present leader. Empty means that there is none.
 	Leader string
 	// Voters and All are IDs of nodes. All contains the voters.
 	Voters, All []string
+	// Owners are the nodes to which the newest proposed map assigns shards, if other nodes can get these shards.
+	Owners []string
 	// RemovalTime is how long the removal of a node may take until the map excludes it.
 	RemovalTime time.Duration
 }
@@ -63,6 +69,7 @@ type Checker struct {
 	twoOwners  latched[diagnosis.OwnerPair]
 	lease      latched[time.Duration]
 
+	term                         uint64 // term of the last members
 	ownersMissing, leaderMissing diagnosis.ConditionTimer
 }
 
@@ -117,11 +124,17 @@ func (c *Checker) ObserveLease(now time.Time, end, granted time.Duration) {
 	}
 }
 
-// Report returns the contradictions. members must be zero while the log of this node is behind.
+// Report returns the contradictions. members must be zero while the log of this node is behind. A new leader has the
+// whole removal time again, because it must wait for the leases that the previous leader has granted.
 func (c *Checker) Report(now time.Time, members Members) diagnosis.Contradictions {
 	report := diagnosis.Contradictions{LeaseExcess: valueOf(c.lease.get(now))}
 	report.TwoLeaders, report.TwoOwners = c.twoLeaders.get(now), c.twoOwners.get(now)
-	owners := c.ownersOutside(members)
+	isCurrent := members.Leader != "" && members.LogTerm == members.Term && members.Term == c.term
+	c.term = members.Term
+	if !isCurrent {
+		members = Members{}
+	}
+	owners := members.ownersOutside()
 	if c.ownersMissing.Update(now, len(owners) > 0) >= members.RemovalTime+notMemberAfter {
 		report.OwnersNotMembers = owners
 	}
@@ -133,16 +146,12 @@ func (c *Checker) Report(now time.Time, members Members) diagnosis.Contradiction
 }
 
 // ownersOutside returns the owners of shards that are not members.
-func (c *Checker) ownersOutside(members Members) (owners []string) {
-	if c.last == nil || len(members.All) == 0 {
+func (m *Members) ownersOutside() (owners []string) {
+	if len(m.All) == 0 {
 		return nil
 	}
-	for _, member := range c.last.Members() {
-		if c.last.ShardCount(member.ID) > 0 && !slices.Contains(members.All, string(member.ID)) {
-			owners = append(owners, string(member.ID))
-		}
-	}
-	return owners
+	isMember := func(owner string) bool { return slices.Contains(m.All, owner) }
+	return slices.DeleteFunc(slices.Clone(m.Owners), isMember)
 }
 
 // history remembers the first sighting for each of the last maxRemembered keys.

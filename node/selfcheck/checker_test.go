@@ -87,15 +87,21 @@ func TestLeaseThatEndsTooLateIsFound(t *testing.T) {
 
 // A node that is being removed may own shards, or lead, for a moment.
 func TestOwnersAndLeadersOutsideTheClusterAreFound(t *testing.T) {
-	members := selfcheck.Members{Leader: "b", Voters: []string{"a", "b"}, All: []string{"a", "b", "c"}, RemovalTime: 10 * time.Second}
+	members := selfcheck.Members{
+		Term: 3, LogTerm: 3, Leader: "b", Voters: []string{"a", "b"}, All: []string{"a", "b", "c"}, Owners: []string{"a", "b", "c"}, RemovalTime: 10 * time.Second,
+	}
 	c := selfcheck.New("a")
-	c.ObserveMap(now, mapOf(empty(), 7, "a", "b", "c"))
 	report := func(after time.Duration, members selfcheck.Members) string {
 		got := c.Report(now.Add(after), members)
 		return strings.Join(got.OwnersNotMembers, " ") + "/" + got.LeaderNotMember
 	}
 	outside := members
 	outside.Leader, outside.All = "c", []string{"a", "b"}
+	nextTerm, oldLog, noLeader, kept := outside, outside, outside, outside
+	nextTerm.Term, nextTerm.LogTerm = 4, 4
+	oldLog.LogTerm = 2
+	noLeader.Leader = ""
+	kept.Owners = nil
 	for _, step := range []struct {
 		after   time.Duration
 		members selfcheck.Members
@@ -109,6 +115,24 @@ func TestOwnersAndLeadersOutsideTheClusterAreFound(t *testing.T) {
 		{16 * time.Second, outside, "c/c"},
 		{17 * time.Second, members, "/"},
 		{18 * time.Second, selfcheck.Members{}, "/"},
+		// The log of this node has no entry of the leader yet.
+		{20 * time.Second, oldLog, "/"},
+		{40 * time.Second, oldLog, "/"},
+		{41 * time.Second, outside, "/"},
+		{55 * time.Second, outside, "/c"},
+		{56 * time.Second, outside, "c/c"},
+		// Another leader begins again.
+		{57 * time.Second, nextTerm, "/"},
+		{58 * time.Second, nextTerm, "/"},
+		{62 * time.Second, nextTerm, "/"},
+		{63 * time.Second, nextTerm, "/c"},
+		{73 * time.Second, nextTerm, "c/c"},
+		// Without a leader, nothing removes a node. Without another owner, the map is kept.
+		{74 * time.Second, outside, "/"},
+		{75 * time.Second, noLeader, "/"},
+		{99 * time.Second, noLeader, "/"},
+		{100 * time.Second, kept, "/"},
+		{120 * time.Second, kept, "/c"},
 	} {
 		if got := report(step.after, step.members); got != step.want {
 			t.Errorf("after %v: %q, want %q", step.after, got, step.want)

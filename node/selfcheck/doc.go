@@ -4,7 +4,7 @@
 //   - two leaders in one term
 //   - two owners of a shard: under one ownership epoch, or in two maps of one epoch
 //   - a lease that ends later than the leader has granted it
-//   - a shard whose owner is not a member of the cluster
+//   - a shard whose owner is not a member of the cluster, although another member can own the shard
 //   - a leader that is not a voter of the cluster
 //
 // A Checker receives observations of this node, and a Statement of other nodes. A contradiction is reported for
