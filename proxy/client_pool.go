@@ -13,9 +13,13 @@ import (
 // that goroutine could close the next connection, or see its shard. Other goroutines find clients
 // only in Server.conns, and use them only during a visit (connset.Set.Visit). So the memory is free if
 // no visit was in progress when the client was removed, which is almost always true.
-// Otherwise the garbage collector frees the memory. The same applies to clients to which other
-// goroutines may have a reference for another reason: the connection has waited, was upgraded,
-// carried an event stream or was closed by another goroutine.
+// Otherwise the garbage collector frees the memory.
+//
+// The exception is Server.earlierRuns, whose result keeps references to clients. It reads only the
+// slot of a client, which is atomic. The run number in the slot shows whether the run has ended.
+//
+// A client is not reused either if other goroutines may have a reference for another reason: the
+// connection has waited, was upgraded, carried an event stream or was closed by another goroutine.
 type clientPool struct{ pool sync.Pool }
 
 // take returns a client without a connection, or nil if the pool is empty.
@@ -33,7 +37,7 @@ func (p *clientPool) put(c *client) {
 }
 
 // isReusable reports whether no other goroutine can have a reference to the client, whose
-// connection has ended.
+// connection has ended, except the references of Server.earlierRuns.
 func (c *client) isReusable() bool {
 	isFromClient := c.ingress == ""
 	appMayKeepRequest := c.server.options.Handler != nil
@@ -54,7 +58,7 @@ func (c *client) hasActiveParts() bool {
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers
-// continue, because the sweep identifies runs by their number.
+// continue, because the sweep and Server.earlierRuns identify runs by their number.
 func (c *client) reset() {
 	c.exchange, c.clientAddr = exchange{}, forwarded.Client{}
 	c.body.Reset()

@@ -132,7 +132,9 @@ func (s *Server) replaceSettings(next *Settings) {
 	publish()
 }
 
-// earlierRuns returns the requests at the app of this node that count for an in-flight limit.
+// earlierRuns returns the requests at the app of this node that count for an in-flight limit. IsOver keeps a
+// reference to a client, which may be reused for another connection before the limit calls it. IsOver therefore
+// reads only the slot, and compares the run number, which increases over all connections of the client.
 func (s *Server) earlierRuns() (runs []keylimit.EarlierRun) {
 	const exempt = inflight.Keyless | inflight.Tunnel | inflight.Events | inflight.WebSocket
 	s.conns.Each(func(c *client) {

@@ -183,7 +183,9 @@ func (s *Set[C]) SweepSoon() {
 }
 
 // Visit calls visit with all open connections that are not parked. It stores them in list, and
-// returns the slice for reuse. visit must not keep a reference to a connection.
+// returns the slice for reuse. A connection may end after the visit, and its memory may be used for
+// another one. So visit must not keep a reference to a connection, except to read state that is safe
+// for concurrent use and shows whether it still belongs to the same connection.
 func (s *Set[C]) Visit(list []C, visit func(all []C)) []C {
 	return s.visitSome(list, true, func(all []C, _ bool) { visit(all) })
 }
