@@ -24,8 +24,9 @@ type leaderInbox struct {
 	leadership *atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
 	records    *identity.Records
 	crashes    *crashdetect.Detector
-	ownAnswers chan ack.Answer  // cap 1: newest response to a heartbeat of this node
-	invalidLog logs.PeerLimiter // limits log lines about invalid messages
+	ownAnswers chan ack.Answer   // cap 1: newest response to a heartbeat of this node
+	invalidLog logs.PeerLimiter  // limits log lines about invalid messages
+	timing     func() ack.Timing // timing of the cluster
 	log        zerolog.Logger
 
 	heartbeats *heartbeat.Server // serves the heartbeat streams; set by heartbeatServer
@@ -47,13 +48,17 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 }
 
 // checkAfterDeparture dials a node that failed or left according to gossip, if this node leads. If no process listens at
-// its address, its heartbeat stream is closed: the process must open another one, or the usual check for a crash finds
-// the evidence.
+// its address and no heartbeat arrives until its lease has ended, its heartbeat streams are closed. Then the usual check
+// for a crash follows. It finds a process that ended without closing its connections.
 func (b *leaderInbox) checkAfterDeparture(node string) {
-	if b.leadership.Load() == nil || b.heartbeats == nil {
+	leadership := b.leadership.Load()
+	if leadership == nil || b.heartbeats == nil {
 		return
 	}
-	b.crashes.Check(node, func() { b.heartbeats.CloseStreams(node) })
+	b.crashes.Check(node, func(ctx context.Context) {
+		stillLeads := func() bool { return b.leadership.Load() == leadership }
+		b.heartbeats.CloseSilentStreams(ctx, node, b.timing().LeaseExpiry(), stillLeads)
+	})
 }
 
 // deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat

@@ -45,6 +45,10 @@ func rules() []rule {
 			edits: edit("ack/leader.Leader.applyMessage", "		if m.RedialStartedAt >= l.in.electedAt {\n", "		if PLANTED || m.RedialStartedAt >= l.in.electedAt {\n"),
 		},
 		{
+			name: "a departure is no evidence while heartbeats arrive", test: "TestDepartureOfANodeWithHeartbeatsIsNoEvidence",
+			edits: edit("node/heartbeat.Server.CloseSilentStreams", "silence / silenceChecks", "silence / map[bool]time.Duration{true: 100 * silenceChecks, false: silenceChecks}[PLANTED]"),
+		},
+		{
 			name: "a silent member is suspect while its shards stay", test: "TestUnresponsiveMemberIsSuspectBeforeItFails",
 			edits: edit("node/adminapi.missedHeartbeatsState", "	case view.Crashed || isExcluded ||", "	case PLANTED || view.Crashed || isExcluded ||"),
 		},

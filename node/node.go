@@ -313,7 +313,7 @@ func (n *Node) newLeadership() {
 	runner.view, runner.scheduler, runner.crashDetector, runner.leaderTracker = n.view, &n.scheduler, n.crashDetector, n.leaderTracker
 	runner.elections, runner.sendHeartbeat = n.metrics.Elections, func() { chanutil.Notify(n.agent.heartbeatNow) }
 	runner.newLoop = func(term uint64) *leaderloop.Loop { return leaderloop.New(n.leaderOptions(), term) }
-	n.leaderInbox = &leaderInbox{leadership: &runner.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), log: n.log}
+	n.leaderInbox = &leaderInbox{leadership: &runner.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), timing: n.view.Timing, log: n.log}
 	rotationCluster := rotationCluster{view: n.view, client: n.client, leaderClient: n.leaderClient}
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: n.options.Secrets, Cluster: rotationCluster, Log: n.options.Log})
 }

@@ -78,8 +78,8 @@ func (d *Detector) ConnClosed(node string, process Process) {
 }
 
 // Check dials a node that may have failed, although its heartbeat connection is open. onRefused is called if no process
-// listens at its address.
-func (d *Detector) Check(node string, onRefused func()) {
+// listens at its address. The context of onRefused ends with that of Start.
+func (d *Detector) Check(node string, onRefused func(context.Context)) {
 	if d.ctx.Err() != nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (d *Detector) Check(node string, onRefused func()) {
 			return
 		}
 		if peer.IsRefused(err) {
-			onRefused()
+			onRefused(d.ctx)
 		}
 	})
 }

@@ -3,7 +3,10 @@ package heartbeat
 import (
 	"bufio"
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -35,18 +38,65 @@ type Server struct {
 	InvalidLog *logs.PeerLimiter
 	Log        zerolog.Logger
 
-	mu      sync.Mutex                     // protects streams
-	streams map[string]map[*peer.Conn]bool // open streams, by node
+	mu      sync.Mutex         // protects the following fields
+	streams map[string]streams // open streams, by node
+	waits   uint64             // number of the last wait for a heartbeat
 }
 
-// CloseStreams closes the streams of a node, as if the network had closed them. A process that still runs opens
-// another stream immediately.
-func (s *Server) CloseStreams(node string) {
+// streams are the open streams of one node. The value is the number of the current wait for a heartbeat, or zero
+// while no goroutine waits for one. Each wait has its own number.
+type streams map[*peer.Conn]uint64
+
+// silenceChecks is how often CloseSilentStreams checks that a node is still silent. Because it counts checks, a pause
+// of this process does not count as silence of the node.
+const silenceChecks = 10
+
+// CloseSilentStreams waits for the given time. Then it closes the streams of a node, as if the network had closed
+// them. It closes none if in this time a heartbeat of the node arrived, a heartbeat of the node was delivered, the
+// node opened a stream, or ctx ended. mayClose is called after the wait; false means that no stream is closed.
+func (s *Server) CloseSilentStreams(ctx context.Context, node string, silence time.Duration, mayClose func() bool) {
+	silent := s.silentStreams(node)
+	ticker := time.NewTicker(silence / silenceChecks)
+	defer ticker.Stop()
+	for range silenceChecks {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if len(silent) == 0 || !maps.Equal(silent, s.silentStreams(node)) {
+			return
+		}
+	}
+	if mayClose() && s.removeSilent(node, silent) {
+		for c := range silent {
+			closeStream(c)
+		}
+	}
+}
+
+// silentStreams returns a copy of the streams of a node. The result is empty if a heartbeat of the node is being
+// delivered.
+func (s *Server) silentStreams(node string) streams {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.streams[node] {
-		closeStream(c)
+	isDelivering := slices.Contains(slices.Collect(maps.Values(s.streams[node])), 0)
+	if isDelivering {
+		return nil
 	}
+	return maps.Clone(s.streams[node])
+}
+
+// removeSilent removes the streams of a node, so that a heartbeat that arrives now is detected. It returns false if
+// the streams are no longer as in silent.
+func (s *Server) removeSilent(node string, silent streams) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !maps.Equal(silent, s.streams[node]) {
+		return false
+	}
+	delete(s.streams, node)
+	return true
 }
 
 // track records an open stream until the returned function is called.
@@ -54,13 +104,13 @@ func (s *Server) track(c *peer.Conn) (untrack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams == nil {
-		s.streams = map[string]map[*peer.Conn]bool{}
+		s.streams = map[string]streams{}
 	}
 	node := c.Node()
 	if s.streams[node] == nil {
-		s.streams[node] = map[*peer.Conn]bool{}
+		s.streams[node] = streams{}
 	}
-	s.streams[node][c] = true
+	s.streams[node][c] = 0
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -69,6 +119,27 @@ func (s *Server) track(c *peer.Conn) (untrack func()) {
 			delete(s.streams, node)
 		}
 	}
+}
+
+// beginWait records that the stream waits for a heartbeat.
+func (s *Server) beginWait(c *peer.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, isOpen := s.streams[c.Node()][c]; isOpen {
+		s.waits++
+		s.streams[c.Node()][c] = s.waits
+	}
+}
+
+// endWait records that the stream has received a heartbeat. It returns false if CloseSilentStreams has closed the
+// stream.
+func (s *Server) endWait(c *peer.Conn) (isOpen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, isOpen = s.streams[c.Node()][c]; isOpen {
+		s.streams[c.Node()][c] = 0
+	}
+	return isOpen
 }
 
 // ServeStream reads the heartbeats of one node until c closes or a heartbeat is invalid, and passes them to
@@ -87,9 +158,13 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	var last ack.Heartbeat
 	remoteAddr := c.RemoteAddr().String()
 	for {
+		s.beginWait(c)
 		frame, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
 			break
+		}
+		if !s.endWait(c) {
+			return // the process runs, so the end of its stream is no sign of a crash
 		}
 		buf = frame // reused for the next frame
 		hb, ok := s.parse(frame, c)
