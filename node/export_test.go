@@ -175,6 +175,11 @@ func (n *Node) AskForget(ctx context.Context, node, removed string) error {
 	return n.client.Call(ctx, node, control.Request{Kind: control.Forget, Server: removed}, nil)
 }
 
+// AskCheck makes the node ask another node to check whether it can connect to a third one.
+func (n *Node) AskCheck(ctx context.Context, node, suspect string) error {
+	return n.client.Call(ctx, node, control.Request{Kind: control.CheckNode, Server: suspect}, nil)
+}
+
 // ImplicatedReport is what a node reports to the leader about a node that has crashed.
 type ImplicatedReport struct {
 	Node string

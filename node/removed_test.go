@@ -263,7 +263,7 @@ func TestRemovalThatFailsIsReported(t *testing.T) {
 	})
 }
 
-// Only the leader can make nodes stop listing another one.
+// Only the leader can make nodes stop listing another one, or check whether they reach another one.
 func TestOnlyTheLeaderHasANodeForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -281,6 +281,12 @@ func TestOnlyTheLeaderHasANodeForgotten(t *testing.T) {
 		}
 		if got := to.node.Member(p.name); got != "failed" {
 			w.t.Errorf("by the word of one that does not lead it is %q", got)
+		}
+		if err := from.node.AskCheck(w.t.Context(), to.name, l.name); !errors.Is(err, api.ErrRefused) {
+			w.t.Errorf("a check for one that does not lead: %v, want that it is refused", err)
+		}
+		if err := l.node.AskCheck(w.t.Context(), to.name, from.name); err != nil {
+			w.t.Errorf("a check for the leader: %v", err)
 		}
 		if err := l.node.AskForget(w.t.Context(), to.name, p.name); err != nil || to.node.Member(p.name) != "" {
 			w.t.Errorf("of the leader: %v, and it is %q", err, to.node.Member(p.name))

@@ -137,17 +137,19 @@ func (s membershipRequests) handlers() map[control.Kind]control.Handler {
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return s.monitor.Reach(ctx, from.Node), nil
 		},
-		control.CheckNode: func(_ context.Context, _ control.Caller, request control.Request) (any, error) {
-			s.unreachable.Suspect(request.Server) // only owners are checked
-			return nil, nil                       //nolint:nilnil // the reply has no value
-		},
-		control.Forget: func(_ context.Context, from control.Caller, request control.Request) (any, error) {
-			if from.Node != s.view.Leader() {
-				return nil, fmt.Errorf("%w: node %q does not lead", api.ErrRefused, from.Node)
-			}
-			s.gossip.Forget(request.Server)
-			return nil, nil //nolint:nilnil // the reply has no value
-		},
+		control.CheckNode: s.fromLeader(func(request control.Request) { s.unreachable.Suspect(request.Server) }),
+		control.Forget:    s.fromLeader(func(request control.Request) { s.gossip.Forget(request.Server) }),
+	}
+}
+
+// fromLeader returns a handler that calls execute if the leader has sent the request, and refuses it otherwise.
+func (s membershipRequests) fromLeader(execute func(control.Request)) control.Handler {
+	return func(_ context.Context, from control.Caller, request control.Request) (any, error) {
+		if from.Node != s.view.Leader() {
+			return nil, fmt.Errorf("%w: node %q does not lead", api.ErrRefused, from.Node)
+		}
+		execute(request)
+		return nil, nil //nolint:nilnil // the reply has no value
 	}
 }
 

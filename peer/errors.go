@@ -34,6 +34,18 @@ func IsRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
+// IsLocalFailure reports whether a dial failed before it could reach the other node: this node has no
+// file descriptor, port or memory left, or knows no address of the other node. Such an error says
+// nothing about the other node.
+func IsLocalFailure(err error) bool {
+	for _, cause := range []error{ErrUnknownNode, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}
+
 // Refusal is the code of the handshake check that failed. The values are part of the protocol.
 type Refusal uint8
 

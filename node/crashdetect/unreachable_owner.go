@@ -58,8 +58,11 @@ type UnreachableOwners struct {
 // failedChecks are the failed checks of one node, without a successful one between them.
 type failedChecks struct{ since, last time.Time }
 
-// Suspect makes the next run check a node. It does not block.
+// Suspect makes the next run check a node, if it is an owner. It does not block.
 func (u *UnreachableOwners) Suspect(node string) {
+	if !u.IsOwner(node) {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.suspects == nil {
@@ -138,11 +141,15 @@ func keysOf(checks map[string]failedChecks) map[string]bool {
 // stalled requests and was unreachable for longer than DeadAfter.
 func (u *UnreachableOwners) checkOwner(ctx context.Context, node string, hasStalled bool) {
 	checkStart := time.Now()
-	if u.HeardRecently(node) || IsReachable(ctx, u.Port, node) {
+	reach := Reached
+	if !u.HeardRecently(node) {
+		reach = CheckReach(ctx, u.Port, node)
+	}
+	switch {
+	case reach == Reached:
 		u.record(node, time.Time{})
 		return
-	}
-	if ctx.Err() != nil {
+	case reach == NotChecked || ctx.Err() != nil:
 		return
 	}
 	since := u.record(node, checkStart)
@@ -173,15 +180,36 @@ func (u *UnreachableOwners) record(node string, failedAt time.Time) (since time.
 	return failed.since
 }
 
-// IsReachable reports whether the process of a node responds. A refusal is also a response.
-func IsReachable(ctx context.Context, port *peer.Port, node string) bool {
+// Reach is the result of a check whether the process of a node responds.
+type Reach uint8
+
+// The results of a check.
+const (
+	// NotChecked means that this node could not connect for a reason of its own, such as too many open files.
+	NotChecked Reach = iota
+	// Reached means that the process has responded.
+	Reached
+	// NotReached means that the process has not responded, or that no process listens.
+	NotReached
+)
+
+// String returns the name of the result.
+func (r Reach) String() string { return [...]string{"not checked", "reached", "not reached"}[r] }
+
+// CheckReach checks whether the process of a node responds. A refusal is also a response.
+func CheckReach(ctx context.Context, port *peer.Port, node string) Reach {
 	ctx, cancel := context.WithTimeout(ctx, ownerDialTimeout)
 	defer cancel()
 	c, err := port.Dial(ctx, node, peer.Control)
 	if err == nil {
 		_ = c.Close()
-		return true
+		return Reached
 	}
-	var refused *peer.RefusedError
-	return errors.As(err, &refused)
+	if _, isRefusal := errors.AsType[*peer.RefusedError](err); isRefusal {
+		return Reached
+	}
+	if peer.IsLocalFailure(err) {
+		return NotChecked
+	}
+	return NotReached
 }

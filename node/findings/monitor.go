@@ -361,9 +361,11 @@ func (m *Monitor) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 		}
 		m.probes.running[node.ID] = true
 		m.background.Go(func() {
-			reached := crashdetect.IsReachable(ctx, m.options.Port, node.ID)
+			reach := crashdetect.CheckReach(ctx, m.options.Port, node.ID)
 			m.probes.Lock()
-			m.probes.reached[node.ID] = reached
+			if reach != crashdetect.NotChecked {
+				m.probes.reached[node.ID] = reach == crashdetect.Reached
+			}
 			m.probes.Unlock()
 			select { // without this pause, each call would dial again
 			case <-time.After(probePause):
