@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -570,20 +571,28 @@ func (n *Node) isWatchedOwner(node string) bool {
 	if id == n.self {
 		return false
 	}
-	return isUnreachableDrop(state, id) || state.Proposed().IsMember(id) || state.Committed().IsMember(id)
+	return state.Proposed().IsMember(id) || state.Committed().IsMember(id) || mustBecomeReachable(state, n.gossip.Members, id)
 }
 
-// isUnreachableDrop reports whether a node is excluded because most members could not reach it.
-func isUnreachableDrop(state *ack.State, node shardmap.NodeID) bool {
+// mustBecomeReachable reports whether a node is excluded because most members could not reach it, and would own shards
+// again if they could. A drained node, a gateway and a node that leaves or has left would not. members returns the
+// members of gossip.
+func mustBecomeReachable(state *ack.State, members func() []gossip.Member, node shardmap.NodeID) bool {
 	drop, _ := state.Drop(node)
-	return drop.InForce && drop.Cause == ack.CauseUnreachable
+	if !drop.InForce || drop.Cause != ack.CauseUnreachable || state.Policy().Drained[node] {
+		return false
+	}
+	return !slices.ContainsFunc(members(), func(member gossip.Member) bool {
+		hasLeft := member.Status == gossip.Leaving || member.Status == gossip.Left
+		return member.ID == string(node) && (hasLeft || member.Tags.Role == gossip.RoleGateway)
+	})
 }
 
-// unreachableExcluded returns the other nodes that the map excludes because most members could not reach them.
+// unreachableExcluded returns the other nodes that would own shards if most members could reach them.
 func (n *Node) unreachableExcluded() (nodes []string) {
 	state := n.fsm.state.Load()
 	for _, id := range state.FormerMembers() {
-		if id != n.self && isUnreachableDrop(state, id) {
+		if id != n.self && mustBecomeReachable(state, n.gossip.Members, id) {
 			nodes = append(nodes, string(id))
 		}
 	}
