@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"shardway/shardmap"
 )
@@ -17,7 +16,8 @@ const MaxReason = 200
 // MaxReason. An empty reason is valid.
 func ValidReason(reason string) bool {
 	isControl := func(char rune) bool { return char < ' ' || char >= 0x7f && char < 0xa0 }
-	return len(reason) <= MaxReason && utf8.ValidString(reason) && !strings.ContainsFunc(reason, isControl)
+	isUTF8 := strings.ToValidUTF8(reason, "") == reason // the core packages must not import unicode/utf8
+	return len(reason) <= MaxReason && isUTF8 && !strings.ContainsFunc(reason, isControl)
 }
 
 // PolicyItem identifies one item of a Policy, such as the drain of a node. Kind is the change that
