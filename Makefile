@@ -194,7 +194,7 @@ test-long-virtual: | $(GOTESTSUM) $(RERUN)
 # processes that planted bugs of childproc and procguard start.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
-	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll ./internal/procguard ./node/childproc)
+	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll ./internal/procguard ./node/childproc ./node/appinstance ./node/process)
 
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)
