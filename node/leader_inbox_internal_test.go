@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ type departure struct {
 	sender   *peer.Port
 	stream   *peer.Conn
 	number   uint64
+	mu       sync.Mutex
 	evidence []crashdetect.Process
 }
 
@@ -60,6 +62,8 @@ func runDeparture(t *testing.T, test func(*departure)) {
 			}
 		}()
 		detector := crashdetect.NewDetector(port, clock.Virtual(), func(_ string, ended crashdetect.Process, _ time.Duration) bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			d.evidence = append(d.evidence, ended)
 			return false
 		})
@@ -87,6 +91,13 @@ func runDeparture(t *testing.T, test func(*departure)) {
 		detector.Wait()
 		sim.Close()
 	})
+}
+
+// recorded returns the evidence so far.
+func (d *departure) recorded() []crashdetect.Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.evidence)
 }
 
 // open opens another stream of b.
@@ -125,8 +136,8 @@ func TestDepartureOfANodeWithHeartbeatsIsNoEvidence(t *testing.T) {
 					time.Sleep(interval)
 					d.send(d.stream) // fails if the leader has closed the stream
 				}
-				if len(d.evidence) > 0 {
-					t.Errorf("evidence %+v about a process whose heartbeats arrive", d.evidence)
+				if len(d.recorded()) > 0 {
+					t.Errorf("evidence %+v about a process whose heartbeats arrive", d.recorded())
 				}
 			})
 		})
@@ -140,8 +151,8 @@ func TestDepartureOfANodeThatReconnectsIsNoEvidence(t *testing.T) {
 		time.Sleep(ack.DefaultTiming().Lease / 2)
 		d.send(d.open())
 		time.Sleep(ack.DefaultTiming().Lease)
-		if len(d.evidence) > 0 {
-			t.Errorf("evidence %+v about a process that has opened another stream", d.evidence)
+		if len(d.recorded()) > 0 {
+			t.Errorf("evidence %+v about a process that has opened another stream", d.recorded())
 		}
 	})
 }
@@ -152,12 +163,12 @@ func TestDepartureOfASilentNodeIsEvidence(t *testing.T) {
 		time.Sleep(5 * time.Second) // until Serf detects the failure
 		began := time.Now()
 		d.inbox.checkAfterDeparture("b")
-		for len(d.evidence) == 0 && time.Since(began) < 10*time.Second {
+		for len(d.recorded()) == 0 && time.Since(began) < 10*time.Second {
 			time.Sleep(time.Millisecond)
 		}
 		took := time.Since(began)
-		if want := []crashdetect.Process{{Boot: 1, Nonce: 9}}; !slices.Equal(d.evidence, want) {
-			t.Fatalf("evidence %+v, want %+v", d.evidence, want)
+		if want := []crashdetect.Process{{Boot: 1, Nonce: 9}}; !slices.Equal(d.recorded(), want) {
+			t.Fatalf("evidence %+v, want %+v", d.recorded(), want)
 		}
 		if expiry := ack.DefaultTiming().LeaseExpiry(); took < expiry || took > expiry+100*time.Millisecond {
 			t.Errorf("the evidence came after %v, want it when the lease has ended, after %v", took, expiry)
@@ -172,8 +183,8 @@ func TestDepartureAfterTheLeadershipIsNoEvidence(t *testing.T) {
 		d.inbox.leadership.Store(nil)
 		time.Sleep(5 * time.Second)
 		d.send(d.stream)
-		if len(d.evidence) > 0 {
-			t.Errorf("evidence %+v by a node that does not lead", d.evidence)
+		if len(d.recorded()) > 0 {
+			t.Errorf("evidence %+v by a node that does not lead", d.recorded())
 		}
 	})
 }

@@ -361,11 +361,9 @@ func (m *Monitor) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 		}
 		m.probes.running[node.ID] = true
 		m.background.Go(func() {
-			reach := crashdetect.CheckReach(ctx, m.options.Port, node.ID)
+			reached := crashdetect.CheckReach(ctx, m.options.Port, node.ID) == crashdetect.Reached
 			m.probes.Lock()
-			if reach != crashdetect.NotChecked {
-				m.probes.reached[node.ID] = reach == crashdetect.Reached
-			}
+			m.probes.reached[node.ID] = reached
 			m.probes.Unlock()
 			select { // without this pause, each call would dial again
 			case <-time.After(probePause):

@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +18,12 @@ func always() bool { return true }
 // slowConn is a connection whose Close blocks until closed is closed.
 type slowConn struct {
 	net.Conn
-	isClosing bool
+	isClosing atomic.Bool
 	closed    chan struct{}
 }
 
 func (c *slowConn) Close() error {
-	c.isClosing = true
+	c.isClosing.Store(true)
 	<-c.closed
 	return nil
 }
@@ -43,7 +44,7 @@ func TestStreamsAreClosedWithoutLock(t *testing.T) {
 		slow, c := silentStream(s)
 		go s.CloseSilentStreams(t.Context(), c.Node(), silence, always)
 		time.Sleep(2 * silence)
-		if !slow.isClosing {
+		if !slow.isClosing.Load() {
 			t.Error("a silent stream is still open")
 		}
 		isUnlocked := s.mu.TryLock()
@@ -67,7 +68,7 @@ func TestStreamWithAHeartbeatInDeliveryStaysOpen(t *testing.T) {
 		slow, c := silentStream(s)
 		s.endWait(c)
 		s.CloseSilentStreams(t.Context(), c.Node(), silence, always)
-		if slow.isClosing {
+		if slow.isClosing.Load() {
 			t.Error("closed while a heartbeat was delivered")
 		}
 	})
@@ -80,7 +81,7 @@ func TestStreamsStayOpenAfterTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), silence/2)
 		defer cancel()
 		s.CloseSilentStreams(ctx, c.Node(), silence, always)
-		if slow.isClosing {
+		if slow.isClosing.Load() {
 			t.Error("closed after the context has ended")
 		}
 	})
