@@ -182,6 +182,9 @@ func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive bool, 
 		// distribute that to nodes that joined later.
 		node.State = "left"
 	}
+	if node.State == "failed" && missedHeartbeats == "suspect" {
+		node.State = missedHeartbeats // gossip took it for failed first, and it keeps its shards
+	}
 	if !isAlive {
 		return // the last heartbeat of an absent node contains an outdated state of its app
 	}
