@@ -132,8 +132,9 @@ func TestDepartureOfANodeWithHeartbeatsIsNoEvidence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runDeparture(t, func(d *departure) {
 				for range 20 {
+					time.Sleep(interval / 2) // the heartbeat is delivered, so the stream is silent for half an interval
 					d.inbox.checkAfterDeparture("b")
-					time.Sleep(interval)
+					time.Sleep(interval / 2)
 					d.send(d.stream) // fails if the leader has closed the stream
 				}
 				if len(d.recorded()) > 0 {
