@@ -51,8 +51,12 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 	return release, err == nil
 }
 
-// ForgeKnowledge changes what the node knows, so that it contradicts a guarantee.
-func (n *Node) ForgeKnowledge(forged findings.ForgedKnowledge) { n.monitor.ForgeKnowledge(forged) }
+// ReplaceMonitor replaces the monitor by one with other options. It must be called before Run.
+func (n *Node) ReplaceMonitor(change func(*findings.Options)) {
+	options := n.monitorOptions()
+	change(&options)
+	n.monitor = findings.New(options)
+}
 
 // Explain returns the explanation of a finding for requests that are queued for this reason.
 func (n *Node) Explain(why route.Reason) route.Explanation { return n.monitor.Explain(why) }

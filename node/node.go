@@ -442,7 +442,7 @@ func (n *Node) monitorOptions() findings.Options {
 	return findings.Options{
 		Self: n.self, Gateway: n.options.Gateway, Shards: n.options.Shards, BootstrapExpect: n.options.BootstrapExpect, Joins: len(n.options.Join) > 0, RaftTimeout: n.options.RaftTimeout, Exposed: n.options.Exposed,
 		Clock: n.options.Clock, Scheduler: &n.scheduler, Log: n.log, Events: n.events,
-		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
+		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Servers: n.view.Servers, Statement: findings.NewStatementSource(n.view, n.router).Current, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
 		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
 		AddressChanges:   n.addressChanges.List,

@@ -3,67 +3,123 @@ package node_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"shardway/admin/api"
 	"shardway/node"
+	"shardway/node/consensus"
 	"shardway/node/findings"
 	"shardway/node/selfcheck"
 	"shardway/shardmap"
 )
 
+// forgery changes what the monitor of one node reads, from begin on. nil functions change nothing.
+type forgery struct {
+	statement func(*selfcheck.Statement)
+	lease     func(granted time.Duration) time.Duration
+	// hides reports whether a server is missing in the Raft configuration.
+	hides func(server string) bool
+
+	target atomic.Pointer[string] // name of the node
+}
+
+// begin makes the forgery affect a node.
+func (f *forgery) begin(p *process) { f.target.Store(&p.name) }
+
+// install makes the monitor of a node with these options read the forgery.
+func (f *forgery) install(name string, o *findings.Options) {
+	isTarget := func() bool { target := f.target.Load(); return target != nil && *target == name }
+	readStatement, readServers := o.Statement, o.Servers
+	o.Statement = func() selfcheck.Statement {
+		statement := readStatement()
+		if isTarget() && f.statement != nil {
+			f.statement(&statement)
+		}
+		return statement
+	}
+	o.Servers = func() (voters, nonvoters []string) {
+		voters, nonvoters = readServers()
+		if isTarget() && f.hides != nil {
+			return slices.DeleteFunc(voters, f.hides), slices.DeleteFunc(nonvoters, f.hides)
+		}
+		return voters, nonvoters
+	}
+	o.Agent = forgedLease{o.Agent, func(granted time.Duration) time.Duration {
+		if isTarget() && f.lease != nil {
+			return f.lease(granted)
+		}
+		return granted
+	}}
+}
+
+// forgedLease is an agent that reports another end of the granted lease.
+type forgedLease struct {
+	findings.Agent
+	change func(granted time.Duration) time.Duration
+}
+
+func (a forgedLease) LeaseGrantedUntil() time.Duration { return a.change(a.Agent.LeaseGrantedUntil()) }
+
 // The self-check of a node finds each contradiction. Statements of other nodes come through the
 // network.
 func TestSelfCheckFindsContradictions(t *testing.T) {
 	t.Parallel()
+	followsX := func(s *selfcheck.Statement) { s.Leader = "x" }
 	for _, c := range []struct {
 		name  string
-		forge func(w *world, leader, follower *process)
+		forge func(f *forgery, leader, follower *process) (target *process)
 		await func(w *world, leader, follower *process)
 	}{
-		{"a follower follows another leader in the same term", func(_ *world, _, follower *process) {
-			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Leader = "x" }})
+		{"a follower follows another leader in the same term", func(f *forgery, _, follower *process) *process {
+			f.statement = followsX
+			return follower
 		}, func(w *world, leader, _ *process) {
 			w.untilFindingsAre(leader, "two-leaders: nodes "+leader.name+" and x both led the cluster in term ")
 		}},
-		{"the leader claims that another node leads", func(_ *world, leader, _ *process) {
-			leader.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Leader = "x" }})
+		{"the leader claims that another node leads", func(f *forgery, leader, _ *process) *process {
+			f.statement = followsX
+			return leader
 		}, func(w *world, leader, follower *process) {
 			w.untilFindingsAre(follower, "two-leaders: nodes "+leader.name+" and x both led the cluster in term ")
 		}},
-		{"a follower has another map of the same epoch", func(_ *world, _, follower *process) {
-			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Statement: func(s *selfcheck.Statement) { s.Digest = strings.Repeat("0", len(s.Digest)) }})
+		{"a follower has another map of the same epoch", func(f *forgery, _, follower *process) *process {
+			f.statement = func(s *selfcheck.Statement) { s.Digest = strings.Repeat("0", len(s.Digest)) }
+			return follower
 		}, func(w *world, leader, follower *process) {
 			w.untilFindingsAre(leader, "two-owners: nodes "+leader.name+" and "+follower.name+" have different shard maps of epoch ")
 		}},
-		{"a lease ends later than granted", func(_ *world, _, follower *process) {
-			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Lease: func(granted time.Duration) time.Duration { return granted - 2*time.Second }})
+		{"a lease ends later than granted", func(f *forgery, _, follower *process) *process {
+			f.lease = func(granted time.Duration) time.Duration { return granted - 2*time.Second }
+			return follower
 		}, func(w *world, _, follower *process) {
 			w.untilFindingsAre(follower, "lease-too-long: the lease of node "+follower.name+" ended ", "later than the leader had granted it", "restart node "+follower.name)
 		}},
-		{"an owner is not a member", func(_ *world, leader, follower *process) {
-			leader.node.ForgeKnowledge(findings.ForgedKnowledge{Members: func(m *selfcheck.Members) {
-				m.All = slices.DeleteFunc(m.All, func(id string) bool { return id == follower.name })
-			}})
+		{"an owner is not a member", func(f *forgery, leader, follower *process) *process {
+			f.hides = func(server string) bool { return consensus.NodeOf(server) == follower.name }
+			return leader
 		}, func(w *world, leader, follower *process) {
 			w.untilFindingsAre(leader, "owner-not-member: "+follower.name+" owns shards and is not in the cluster", "step-down")
 		}},
-		{"the leader is not a voter", func(_ *world, leader, follower *process) {
-			follower.node.ForgeKnowledge(findings.ForgedKnowledge{Members: func(m *selfcheck.Members) {
-				m.Voters = slices.DeleteFunc(m.Voters, func(id string) bool { return id == leader.name })
-			}})
+		{"the leader is not a voter", func(f *forgery, leader, follower *process) *process {
+			f.hides = func(server string) bool { return consensus.NodeOf(server) == leader.name }
+			return follower
 		}, func(w *world, leader, follower *process) {
 			w.untilFindingsAre(follower, "leader-not-member: node "+leader.name+" leads the cluster and is not one of its voters")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			three(t, func(w *world) {
+			bubble(t, func(w *world) {
+				w.forgery = &forgery{}
+				for _, node := range []string{"a", "b", "c"} {
+					w.start(node)
+				}
+				w.untilSettled("a", "b", "c")
 				w.untilVoters(3)
-				w.forges = true
 				leader, follower := w.leader(), w.follower()
-				c.forge(w, leader, follower)
+				w.forgery.begin(c.forge(w.forgery, leader, follower))
 				c.await(w, leader, follower)
 			})
 		})
@@ -97,8 +153,8 @@ func TestSelfCheckReportsNothingDuringOrdinaryChanges(t *testing.T) {
 	})
 }
 
-// A follower that was isolated reports no leader outside the cluster. The leader was added meanwhile, so the log of
-// the follower does not contain it until its slow disk has written the entries.
+// A follower that was isolated reports no leader outside the cluster. In that time the leader was added, so the log
+// of the follower does not contain it until its slow disk has written the entries.
 func TestSelfCheckReportsNothingAfterAPartition(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

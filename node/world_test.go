@@ -18,6 +18,7 @@ import (
 	"shardway/internal/simnet"
 	"shardway/node"
 	"shardway/node/disk"
+	"shardway/node/findings"
 	"shardway/proxy"
 	"shardway/proxy/route"
 	"shardway/queue"
@@ -40,7 +41,7 @@ type world struct {
 	writes  time.Duration // delay of each write to a new node's disk, from the first write on
 	witness *witness      // nil means that no requests are sent
 	rests   bool          // the processes see that they use almost no processor time
-	forges  bool          // the test forges contradictions, so that nodes may report them
+	forgery *forgery      // contradictions that nodes may report; nil means none
 	moment  func()        // what until runs between two checks of its condition
 	newest  *shardmap.Map // the newest committed map seen; nil at first
 	maps    int           // how many maps were seen, and how many shards they moved
@@ -178,6 +179,9 @@ func (p *process) run() {
 	p.node, err = node.New(o)
 	must(err)
 	p.node.HoldLog(p.log.wait)
+	if p.w.forgery != nil {
+		p.node.ReplaceMonitor(func(o *findings.Options) { p.w.forgery.install(p.name, o) })
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.end, p.done = stop, make(chan struct{})
 	n, seen := p.node, p.w.witness
@@ -390,7 +394,7 @@ func (w *world) check() {
 // outside the cluster only while the condition lasts.
 func (w *world) wantNoContradiction(p *process) {
 	w.t.Helper()
-	if w.forges || p.node == nil {
+	if w.forgery != nil || p.node == nil {
 		return
 	}
 	contradictions := []diagnosis.Code{diagnosis.TwoLeaders, diagnosis.TwoOwners, diagnosis.LeaseTooLong, diagnosis.OwnerNotMember, diagnosis.LeaderNotMember}

@@ -204,7 +204,7 @@ func (m *Monitor) observedNodes(state *ack.State, leader string) map[string]*dia
 		}
 		return nodes[id]
 	}
-	voters, nonVoters := m.options.View.Servers()
+	voters, nonVoters := m.options.Servers()
 	for _, server := range voters {
 		entry(consensus.NodeOf(server)).Voter = true
 	}

@@ -111,11 +111,15 @@ type Options struct {
 	View   *cluster.View
 	Gossip *gossip.Gossip
 	// State returns the newest state of the log, which may be newer than that of Router.
-	State  func() *ack.State
-	Router *router.Router
-	Proxy  *proxy.Server
-	Queue  *queue.Queue
-	Stores *disk.Stores
+	State func() *ack.State
+	// Servers returns the IDs of Raft's servers, see cluster.View.Servers.
+	Servers func() (voters, nonvoters []string)
+	// Statement returns the current statement of this node.
+	Statement func() selfcheck.Statement
+	Router    *router.Router
+	Proxy     *proxy.Server
+	Queue     *queue.Queue
+	Stores    *disk.Stores
 	// Health checks the app; nil for a gateway and for an app without a health check.
 	Health *apphealth.Group
 	Agent  Agent
@@ -215,7 +219,6 @@ func New(options Options) *Monitor {
 		refusedRequests: diagnosis.BurstCounter{Window: recentPeriod},
 		lostEvents:      diagnosis.BurstCounter{Window: lostEventsPeriod},
 	}
-	m.selfCheck.checker = selfcheck.New(string(options.Self))
 	m.result.Store(&Result{})
 	m.probes.running, m.probes.reached = map[string]bool{}, map[string]bool{}
 	return m

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"shardway/diagnosis"
@@ -12,7 +11,6 @@ import (
 	"shardway/node/control"
 	"shardway/node/leaderloop"
 	"shardway/node/selfcheck"
-	"shardway/shardmap"
 )
 
 const (
@@ -23,31 +21,15 @@ const (
 	removalMargin = 10 * time.Second
 )
 
-// selfCheck is the state of the standing self-check. The goroutine of Run uses it, except for own and received.
+// selfCheck is the state of the standing self-check. The goroutine of Run uses it, except for received.
 type selfCheck struct {
-	checker   *selfcheck.Checker
-	lastAsked string    // node that was queried last
-	askedAt   time.Time // time of that query
+	checker     selfcheck.Checker
+	lastQueried string    // node that was queried last
+	queriedAt   time.Time // time of that query
 
-	// forged changes what this node knows, so that tests of clusters can cause contradictions. nil means no change.
-	forged atomic.Pointer[ForgedKnowledge]
-
-	// mu protects the following fields.
-	mu       sync.Mutex
-	own      *shardmap.Map // map to which ownDigest belongs
-	digest   string
+	mu       sync.Mutex          // protects the following field
 	received []receivedStatement // statements that were not checked yet
 }
-
-// ForgedKnowledge changes what a node knows. nil functions change nothing. Only tests use it.
-type ForgedKnowledge struct {
-	Statement func(*selfcheck.Statement)
-	Members   func(*selfcheck.Members)
-	Lease     func(granted time.Duration) time.Duration
-}
-
-// ForgeKnowledge changes what this node knows. Only tests use it.
-func (m *Monitor) ForgeKnowledge(forged ForgedKnowledge) { m.selfCheck.forged.Store(&forged) }
 
 // receivedStatement is a Statement of another node.
 type receivedStatement struct {
@@ -55,60 +37,36 @@ type receivedStatement struct {
 	statement selfcheck.Statement
 }
 
-// Statement returns what this node knows about its cluster. Any goroutine may call it.
-func (m *Monitor) Statement() (statement selfcheck.Statement) {
-	statement.Term, statement.Leader = m.options.View.Raft.LeaderOfTerm()
-	check := &m.selfCheck
-	if committed := m.options.Router.State().Committed(); committed.Epoch() != 0 {
-		statement.Epoch, statement.Digest = committed.Epoch(), check.digestOf(committed)
-	}
-	if forged := check.forged.Load(); forged != nil && forged.Statement != nil {
-		forged.Statement(&statement)
-	}
-	return statement
-}
+// Statement returns the current statement of this node. Any goroutine may call it.
+func (m *Monitor) Statement() selfcheck.Statement { return m.options.Statement() }
 
-// digestOf returns the digest of the committed map of this node. It computes each digest once.
-func (c *selfCheck) digestOf(committed *shardmap.Map) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.own != committed {
-		c.own, c.digest = committed, selfcheck.DigestOf(committed)
-	}
-	return c.digest
-}
-
-// addContradictions checks this node, and the statements that it has received, and adds what contradicts a guarantee.
+// addContradictions checks this node and the statements that it has received, and adds the contradictions to in.
 func (m *Monitor) addContradictions(ctx context.Context, now time.Time, in *diagnosis.Inputs, isUpToDate bool) {
 	check := &m.selfCheck
-	checker := check.checker
+	checker := &check.checker
 	checker.ObserveStatement(now, in.Self, m.Statement())
 	for _, received := range check.takeReceived() {
 		checker.ObserveStatement(now, received.node, received.statement)
 	}
 	checker.ObserveMap(now, m.options.Router.State().Committed())
 	end := m.options.Router.LeaseEnd() // read before the limit, which only grows
-	granted := m.options.Agent.LeaseGrantedUntil()
-	if forged := check.forged.Load(); forged != nil && forged.Lease != nil {
-		granted = forged.Lease(granted)
-	}
-	checker.ObserveLease(now, end, granted)
+	checker.ObserveLease(now, end, m.options.Agent.LeaseGrantedUntil())
 	var members selfcheck.Members
 	if isUpToDate && in.HasMap {
 		members = m.members(in)
 	}
 	in.Contradictions = checker.Report(now, members)
-	if in.Leader == in.Self && now.Sub(check.askedAt) >= statementEvery {
+	if in.Leader == in.Self && now.Sub(check.queriedAt) >= statementEvery {
 		m.queryStatement(ctx, now)
 	}
 }
 
-// members returns the members of the cluster as this node knows them.
+// members returns the members of the cluster according to the log of this node.
 func (m *Monitor) members(in *diagnosis.Inputs) selfcheck.Members {
 	// The last entry is read before the servers, which are then at least as new.
 	term := m.options.View.Raft.Term()
 	logTerm, _ := m.options.View.Raft.LastEntry()
-	voters, nonvoters := m.options.View.Servers()
+	voters, nonvoters := m.options.Servers()
 	members := selfcheck.Members{
 		Term: term, LogTerm: logTerm, Leader: in.Leader, Owners: m.replaceableOwners(in),
 		RemovalTime: m.options.View.Timing().DeadAfter + removalMargin,
@@ -119,9 +77,6 @@ func (m *Monitor) members(in *diagnosis.Inputs) selfcheck.Members {
 	members.All = slices.Clone(members.Voters)
 	for _, server := range nonvoters {
 		members.All = append(members.All, consensus.NodeOf(server))
-	}
-	if forged := m.selfCheck.forged.Load(); forged != nil && forged.Members != nil {
-		forged.Members(&members)
 	}
 	return members
 }
@@ -156,15 +111,15 @@ func canReceiveShards(node *diagnosis.Node) bool {
 // queryStatement queries the Statement of the next alive node in the background.
 func (m *Monitor) queryStatement(ctx context.Context, now time.Time) {
 	check := &m.selfCheck
-	check.askedAt = now
+	check.queriedAt = now
 	nodes := m.options.View.OtherAliveNodes()
 	if len(nodes) == 0 {
 		return
 	}
 	slices.Sort(nodes)
-	next := slices.IndexFunc(nodes, func(node string) bool { return node > check.lastAsked })
+	next := slices.IndexFunc(nodes, func(node string) bool { return node > check.lastQueried })
 	node := nodes[max(next, 0)]
-	check.lastAsked = node
+	check.lastQueried = node
 	m.background.Go(func() {
 		queryCtx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 		defer cancel()

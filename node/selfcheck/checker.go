@@ -20,9 +20,9 @@ const (
 	notMemberAfter = 5 * time.Second
 )
 
-// Statement is what a node knows about its cluster at one time. Nodes send it to each other.
+// Statement contains the leader and the shard map of a node at one time. Nodes send it to each other.
 type Statement struct {
-	// Term is a term, and Leader the leader that the node follows in it. Empty means that it knows none.
+	// Term is a term, and Leader the leader that the node follows in it. Empty means that it follows none.
 	Term   uint64 `json:"term"`
 	Leader string `json:"leader"`
 	// Epoch is the epoch of the committed map, and Digest identifies its content. Zero means no map.
@@ -43,12 +43,12 @@ func DigestOf(shardMap *shardmap.Map) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Members are the members of the cluster as this node knows them.
+// Members are the members of the cluster according to the log of this node.
 type Members struct {
-	// Term is the present term, and LogTerm the term of the last entry in the log of this node. If they differ, the
-	// log contains no entry of the present leader yet, so the other fields may be out of date.
+	// Term is the current term, and LogTerm the term of the last entry in the log of this node. If they differ, the
+	// log contains no entry of the current leader yet, so the other fields may be out of date.
 	Term, LogTerm uint64
-	// Leader is the present leader. Empty means that there is none.
+	// Leader is the current leader. Empty means that there is none.
 	Leader string
 	// Voters and All are IDs of nodes. All contains the voters.
 	Voters, All []string
@@ -58,11 +58,10 @@ type Members struct {
 	RemovalTime time.Duration
 }
 
-// Checker finds contradictions. New returns one.
+// Checker finds contradictions. The zero value is ready to use.
 type Checker struct {
-	self    string
-	leaders history[uint64, sighting]
-	digests history[shardmap.Epoch, sighting]
+	leaders history[uint64]
+	digests history[shardmap.Epoch]
 	last    *shardmap.Map // the last map of this node
 
 	twoLeaders latched[diagnosis.LeaderPair]
@@ -75,9 +74,6 @@ type Checker struct {
 
 // sighting is a value and the node that has stated it.
 type sighting struct{ value, node string }
-
-// New returns the Checker of the node self.
-func New(self string) *Checker { return &Checker{self: self} }
 
 // ObserveStatement compares a statement of a node, which may be this one, with all earlier ones.
 func (c *Checker) ObserveStatement(now time.Time, node string, statement Statement) {
@@ -155,25 +151,25 @@ func (m *Members) ownersOutside() (owners []string) {
 }
 
 // history remembers the first sighting for each of the last maxRemembered keys.
-type history[K comparable, V any] struct {
-	first map[K]V
+type history[K comparable] struct {
+	first map[K]sighting
 	order []K
 }
 
-// remember returns the first value for the key, which is value if there was none.
-func (h *history[K, V]) remember(key K, value V) V {
+// remember returns the first sighting for the key, which is seen if there was none.
+func (h *history[K]) remember(key K, seen sighting) sighting {
 	if first, ok := h.first[key]; ok {
 		return first
 	}
 	if h.first == nil {
-		h.first = make(map[K]V)
+		h.first = make(map[K]sighting)
 	}
 	if len(h.order) == maxRemembered {
 		delete(h.first, h.order[0])
 		h.order = slices.Delete(h.order, 0, 1)
 	}
-	h.first[key], h.order = value, append(h.order, key)
-	return value
+	h.first[key], h.order = seen, append(h.order, key)
+	return seen
 }
 
 // latched is a contradiction that is reported for ShownFor.

@@ -25,7 +25,7 @@ func mapOf(previous *shardmap.Map, epoch shardmap.Epoch, nodes ...string) *shard
 func empty() *shardmap.Map { return shardmap.New(60) }
 
 func TestTwoLeadersOfOneTermAreFound(t *testing.T) {
-	c := selfcheck.New("a")
+	c := new(selfcheck.Checker)
 	for term := range uint64(100) {
 		for _, node := range []string{"a", "b", "c"} {
 			c.ObserveStatement(now, node, selfcheck.Statement{Term: term, Leader: []string{"a", "b", "c"}[term%3]})
@@ -50,7 +50,7 @@ func TestTwoOwnersAreFound(t *testing.T) {
 	first := mapOf(empty(), 7, "a", "b", "c")
 	second := mapOf(first, 9, "a", "b")
 	report := func(maps ...*shardmap.Map) *diagnosis.OwnerPair {
-		c := selfcheck.New("a")
+		c := new(selfcheck.Checker)
 		for _, m := range maps {
 			c.ObserveMap(now, m)
 			c.ObserveStatement(now, "a", selfcheck.Statement{Epoch: m.Epoch(), Digest: selfcheck.DigestOf(m)})
@@ -64,7 +64,7 @@ func TestTwoOwnersAreFound(t *testing.T) {
 	if got := report(first, mapOf(first, 7, "a", "b")); got == nil || got.IsWholeMap || got.Epoch != 7 || got.First != "c" {
 		t.Errorf("a shard moved within one ownership epoch: %+v", got)
 	}
-	c := selfcheck.New("a")
+	c := new(selfcheck.Checker)
 	c.ObserveStatement(now, "a", selfcheck.Statement{Epoch: 9, Digest: selfcheck.DigestOf(second)})
 	c.ObserveStatement(now, "b", selfcheck.Statement{Epoch: 9, Digest: selfcheck.DigestOf(first)})
 	if got := c.Report(now, selfcheck.Members{}).TwoOwners; got == nil || *got != (diagnosis.OwnerPair{Epoch: 9, First: "a", Second: "b", IsWholeMap: true}) {
@@ -73,7 +73,7 @@ func TestTwoOwnersAreFound(t *testing.T) {
 }
 
 func TestLeaseThatEndsTooLateIsFound(t *testing.T) {
-	c := selfcheck.New("a")
+	c := new(selfcheck.Checker)
 	c.ObserveLease(now, 0, 0)
 	c.ObserveLease(now, 7*time.Second, 7*time.Second)
 	if got := c.Report(now, selfcheck.Members{}).LeaseExcess; got != 0 {
@@ -90,7 +90,7 @@ func TestOwnersAndLeadersOutsideTheClusterAreFound(t *testing.T) {
 	members := selfcheck.Members{
 		Term: 3, LogTerm: 3, Leader: "b", Voters: []string{"a", "b"}, All: []string{"a", "b", "c"}, Owners: []string{"a", "b", "c"}, RemovalTime: 10 * time.Second,
 	}
-	c := selfcheck.New("a")
+	c := new(selfcheck.Checker)
 	report := func(after time.Duration, members selfcheck.Members) string {
 		got := c.Report(now.Add(after), members)
 		return strings.Join(got.OwnersNotMembers, " ") + "/" + got.LeaderNotMember
