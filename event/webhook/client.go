@@ -77,10 +77,6 @@ func (r response) isRejection() bool {
 func (c *client) send(ctx context.Context, target *url.URL, body []byte) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	password, hasPassword := "", false
-	if target.User != nil {
-		password, hasPassword = target.User.Password()
-	}
 	current := *target
 	current.User = nil // sent in a header
 	for range maxRedirects + 1 {
@@ -91,6 +87,7 @@ func (c *client) send(ctx context.Context, target *url.URL, body []byte) (respon
 		request.Header.Set("Content-Type", contentType)
 		request.Header.Set("User-Agent", c.userAgent)
 		if target.User != nil {
+			password, _ := target.User.Password()
 			request.SetBasicAuth(target.User.Username(), password)
 		}
 		received, err := c.transport.RoundTrip(request)
@@ -101,7 +98,7 @@ func (c *client) send(ctx context.Context, target *url.URL, body []byte) (respon
 			}
 			return response{}, fmt.Errorf("no response within %v", c.timeout)
 		case err != nil:
-			return response{}, errors.New(redactError(err.Error(), &current, password, hasPassword))
+			return response{}, errors.New(redactError(err.Error(), request))
 		}
 		discard(received.Body)
 		result := response{status: received.StatusCode, retryAfter: retryAfter(received.Header.Get("Retry-After"), time.Now())}
@@ -161,14 +158,12 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// redactError returns the text of an error of a transport without secrets of the URL. Such a text normally contains none,
-// but it can quote a malformed response.
-func redactError(text string, target *url.URL, password string, hasPassword bool) string {
-	secrets := []string{target.RequestURI(), target.EscapedPath(), target.Path, target.RawQuery}
-	if hasPassword {
-		secrets = append(secrets, password)
-	}
-	for _, secret := range secrets {
+// redactError returns the text of an error of a transport without the secrets of the request. Such a text normally
+// contains none, but it can quote a malformed response.
+func redactError(text string, request *http.Request) string {
+	user, password, _ := request.BasicAuth()
+	target, credentials := request.URL, strings.TrimPrefix(request.Header.Get("Authorization"), "Basic ")
+	for _, secret := range []string{target.RequestURI(), target.EscapedPath(), target.Path, target.RawQuery, credentials, user, password} {
 		if len(secret) > 1 {
 			text = strings.ReplaceAll(text, secret, "…")
 		}

@@ -205,6 +205,7 @@ func (s *Sender) deliver(ctx context.Context, target *url.URL, events []event.Ev
 	case response.isRejection():
 		s.rejections++
 		if s.rejections >= maxRejections {
+			s.recordFailure(target, err, minBackoff)
 			return s.skip(&events[0], err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // maxWebhookBytes is the maximum length of the URL of a webhook.
 const maxWebhookBytes = 2048
 
-// ParseWebhook parses the URL of the receiver of a webhook. The error is a *valueerr.Error without its key. It contains no
-// part of the URL, because the URL can contain a password or a token.
+// ParseWebhook parses the URL of the receiver of a webhook. The error is a *valueerr.Error without its key. It contains only
+// the part of the URL that RedactURL returns, because the URL can contain a password or a token.
 func ParseWebhook(text string) (*url.URL, error) {
 	const remedy = "write it like https://events.example.com/shardway"
 	invalid := func(wrong, remedy string) (*url.URL, error) {
