@@ -17,6 +17,7 @@ import (
 
 	"shardway/event"
 	"shardway/event/webhook"
+	"shardway/internal/freeport"
 )
 
 // start runs a sender for a URL until the test ends.
@@ -49,6 +50,18 @@ func until(t *testing.T, what string, isTrue func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// serve starts a receiver at an address.
+func serve(t *testing.T, addr string, handler http.Handler) *httptest.Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
+	server.Start()
+	return server
 }
 
 // A real receiver fails, hangs, breaks connections, and restarts. It gets every event, and knows repeated ones by their
@@ -85,13 +98,8 @@ func TestReceiverThatFailsHangsAndRestarts(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
-	server.Start()
+	addr := freeport.Addrs(t, 1)[0] // no other process gets it between the two servers
+	server := serve(t, addr, handler)
 	ring, sender := start(t, webhook.Options{URL: "http://u:p@" + addr + "/in/x?t=1", RequestTimeout: 200 * time.Millisecond})
 	hasEvent := func(n int) func() bool {
 		return func() bool {
@@ -113,12 +121,8 @@ func TestReceiverThatFailsHangsAndRestarts(t *testing.T) {
 	}
 	server.Close()
 	ring.Add(event.Event{Kind: event.NodeJoined, Node: "6"})
-	until(t, "nobody listens", func() bool { return strings.Contains(sender.Status().Error, "refused") })
-	if listener, err = net.Listen("tcp", addr); err != nil {
-		t.Skip("another process has taken the port:", err)
-	}
-	server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
-	server.Start()
+	until(t, "the connection is refused", func() bool { return strings.Contains(sender.Status().Error, "refused") })
+	server = serve(t, addr, handler)
 	defer server.Close()
 	until(t, "event 6 arrives", hasEvent(6))
 	if len(received) != 6 || sender.Status().Lost > 0 {
