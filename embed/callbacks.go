@@ -2,6 +2,7 @@ package embed
 
 import (
 	"context"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -246,7 +247,7 @@ func (c *callbacks) skipToPresent(ctx context.Context, cursor *event.Cursor, at 
 	}
 	clear(c.restarting)
 	nodes := c.view.presentNodes()
-	for node := range c.present {
+	for _, node := range slices.Sorted(maps.Keys(c.present)) {
 		if !slices.Contains(nodes, node) {
 			c.setAbsent(ctx, node, ReasonMissed, at)
 		}

@@ -85,9 +85,11 @@ func runCallbacks(t *testing.T, f func(w *callbackWorld)) {
 	})
 }
 
-// add adds an event with a node, a state or a map.
-func (w *callbackWorld) add(kind event.Kind, about string) {
-	w.ring.Add(event.Event{Kind: kind, Node: about})
+// add adds events about a node.
+func (w *callbackWorld) add(node string, kinds ...event.Kind) {
+	for _, kind := range kinds {
+		w.ring.Add(event.Event{Kind: kind, Node: node})
+	}
 }
 
 // addMap adds an event of a map with a reason.
@@ -109,23 +111,15 @@ func (w *callbackWorld) expect(want ...string) {
 
 func TestCallbacksOfNodesAlternate(t *testing.T) {
 	runCallbacks(t, func(w *callbackWorld) {
-		w.add(event.NodeJoined, "a")
-		w.add(event.NodeJoined, "b")
-		w.add(event.NodeJoined, "b")
-		w.add(event.NodeVoter, "b")
+		w.add("a", event.NodeJoined)
+		w.add("b", event.NodeJoined, event.NodeJoined, event.NodeVoter)
 		w.expect("joined a", "joined b")
-		w.add(event.NodeFailed, "b")
-		w.add(event.NodeLeft, "b")
-		w.add(event.NodeRejoined, "b")
-		w.add(event.NodeRejoined, "b")
+		w.add("b", event.NodeFailed, event.NodeLeft, event.NodeRejoined, event.NodeRejoined)
 		w.expect("left b failed", "rejoined b")
-		w.add(event.NodeLeft, "b")
-		w.add(event.NodeRemoved, "b")
-		w.add(event.NodeJoined, "b")
+		w.add("b", event.NodeLeft, event.NodeRemoved, event.NodeJoined)
 		w.expect("left b left", "joined b")
-		w.add(event.NodeRemoved, "b")
-		w.add(event.NodeFailed, "b")
-		w.add(event.NodeFailed, "c")
+		w.add("b", event.NodeRemoved, event.NodeFailed)
+		w.add("c", event.NodeFailed)
 		w.expect("left b removed")
 	})
 }
@@ -134,14 +128,9 @@ func TestCallbacksOfNodesAlternate(t *testing.T) {
 // node that rejoins.
 func TestCallbacksOfARestartInPlace(t *testing.T) {
 	runCallbacks(t, func(w *callbackWorld) {
-		w.add(event.NodeJoined, "b")
-		w.add(event.NodeRestarting, "b")
-		w.add(event.NodeLeft, "b")
-		w.add(event.NodeRestarted, "b")
+		w.add("b", event.NodeJoined, event.NodeRestarting, event.NodeLeft, event.NodeRestarted)
 		w.expect("joined b", "left b restarting", "rejoined b restarted")
-		w.add(event.NodeRestarting, "b") // gossip does not notice a fast one
-		w.add(event.NodeRestarted, "b")
-		w.add(event.NodeLeft, "b")
+		w.add("b", event.NodeRestarting, event.NodeRestarted, event.NodeLeft) // a fast restart, which gossip does not notice
 		w.expect("left b left")
 	})
 }
@@ -190,7 +179,7 @@ func TestCallbackPanicsAreRecovered(t *testing.T) {
 			}
 		}
 		for _, node := range []string{"a", "b", "c"} {
-			w.add(event.NodeJoined, node)
+			w.add(node, event.NodeJoined)
 		}
 		w.expect("joined a", "joined b", "joined c")
 		w.stop()
@@ -205,8 +194,8 @@ func TestCallbackPanicsAreRecovered(t *testing.T) {
 func TestSlowCallbacksSkipToThePresent(t *testing.T) {
 	runCallbacks(t, func(w *callbackWorld) {
 		release := make(chan struct{})
-		w.add(event.NodeJoined, "a")
-		w.add(event.NodeJoined, "b")
+		w.add("a", event.NodeJoined)
+		w.add("b", event.NodeJoined)
 		w.ring.Add(event.Event{Kind: event.ClusterStateChanged, State: "stable"})
 		w.addMap(event.MapProposed, 8, 5)
 		w.expect("joined a", "joined b", "health >stable", "started 8 join 5")
@@ -215,11 +204,10 @@ func TestSlowCallbacksSkipToThePresent(t *testing.T) {
 				<-release
 			}
 		}
-		w.add(event.NodeJoined, "c")
+		w.add("c", event.NodeJoined)
 		w.expect("joined c")
 		for range 50 { // more than the ring has
-			w.add(event.NodeFailed, "b")
-			w.add(event.NodeRejoined, "b")
+			w.add("b", event.NodeFailed, event.NodeRejoined)
 		}
 		w.mu.Lock()
 		w.view.nodes, w.view.proposed, w.view.committed, w.view.health = []string{"a", "c", "d"}, 9, 9, "degraded"
@@ -228,10 +216,10 @@ func TestSlowCallbacksSkipToThePresent(t *testing.T) {
 		close(release)
 		w.expect("left b missed", "joined d missed", "completed 8 1m0s false", "health stable>degraded")
 		w.addMap(event.MapCommitted, 9, 5)                                          // the view was newer than the events
-		w.ring.Add(event.Event{Kind: event.ClusterStateChanged, State: "degraded"}) // too
-		w.add(event.NodeJoined, "d")
+		w.ring.Add(event.Event{Kind: event.ClusterStateChanged, State: "degraded"}) // also older than the view
+		w.add("d", event.NodeJoined)
 		w.expect()
-		w.add(event.NodeRejoined, "b")
+		w.add("b", event.NodeRejoined)
 		w.addMap(event.MapProposed, 11, 1)
 		w.expect("rejoined b", "started 11 join 1")
 		w.stop()
@@ -245,8 +233,8 @@ func TestSlowCallbacksSkipToThePresent(t *testing.T) {
 func TestLastEventsAreReportedAtTheEnd(t *testing.T) {
 	runCallbacks(t, func(w *callbackWorld) {
 		w.during = func(string) { time.Sleep(time.Second) }
-		w.add(event.NodeJoined, "a")
-		w.add(event.NodeJoined, "b")
+		w.add("a", event.NodeJoined)
+		w.add("b", event.NodeJoined)
 		w.expect("joined a")
 		began := time.Now()
 		w.stop()
@@ -262,8 +250,8 @@ func TestHangingCallbackDelaysTheEndForALimitedTime(t *testing.T) {
 	runCallbacks(t, func(w *callbackWorld) {
 		release := make(chan struct{})
 		w.during = func(string) { <-release }
-		w.add(event.NodeJoined, "a")
-		w.add(event.NodeJoined, "b")
+		w.add("a", event.NodeJoined)
+		w.add("b", event.NodeJoined)
 		w.expect("joined a")
 		began := time.Now()
 		w.stop()
