@@ -59,7 +59,11 @@ func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 // OwnerOf returns the owner of a shard in the last map that this node has applied. It is empty if the shard has no owner,
 // or does not exist.
 func (n *Node) OwnerOf(shard int) shardmap.NodeID {
-	committed := n.router.State().Committed()
+	return ownerIn(n.router.State().Committed(), shard)
+}
+
+// ownerIn returns the owner of a shard in a map. It is empty if the shard has no owner, or does not exist.
+func ownerIn(committed *shardmap.Map, shard int) shardmap.NodeID {
 	if shard < 0 || shard >= committed.Len() {
 		return ""
 	}
@@ -69,7 +73,7 @@ func (n *Node) OwnerOf(shard int) shardmap.NodeID {
 // IsOwner reports whether this node owns a shard, has a lease, and still admits requests for the shard.
 func (n *Node) IsOwner(shard int) bool {
 	state := n.router.State()
-	if n.OwnerOf(shard) != n.self || n.router.LeaseLeft() <= 0 {
+	if ownerIn(state.Committed(), shard) != n.self || n.router.LeaseLeft() <= 0 {
 		return false
 	}
 	return !state.HasOpenProposal() || state.Proposed().HasSameOwner(state.Committed(), shardmap.Shard(shard))
