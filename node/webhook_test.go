@@ -15,12 +15,12 @@ import (
 
 // hub is a receiver of the events of all nodes.
 type hub struct {
-	mu      sync.Mutex
-	isDown  bool
-	ids     map[string]int // number of times that each event was acknowledged, by source and id
-	kinds   map[string]int
-	lastSeq map[string]uint64 // by source
-	outside int               // events that were not in the order of their numbers
+	mu        sync.Mutex
+	isDown    bool
+	ids       map[string]int // number of times that each event was acknowledged, by source and id
+	kinds     map[string]int
+	lastSeq   map[string]uint64 // by source
+	unordered int               // events that were not in the order of their numbers
 }
 
 func (h *hub) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -46,7 +46,7 @@ func (h *hub) RoundTrip(request *http.Request) (*http.Response, error) {
 		h.ids[e.Source+" "+e.ID]++
 		h.kinds[e.Type]++
 		if e.Data.Seq != h.lastSeq[e.Source]+1 {
-			h.outside++
+			h.unordered++
 		}
 		h.lastSeq[e.Source] = e.Data.Seq
 	}
@@ -73,10 +73,15 @@ func TestWebhookGetsEveryEvent(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		w.untilVoters(3)
+		untilDelivered := func() {
+			w.until("all events have arrived", func() bool {
+				return !slices.ContainsFunc(w.running(), func(r *process) bool { return value(r.gathered(), "shardway_webhook_undelivered_events", "") > 0 })
+			})
+		}
 		p := w.follower()
 		h.setDown(true)
-		w.all[w.others(p)[0]].node.Events().Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{What: "test"}})
 		failing := w.all[w.others(p)[0]]
+		failing.node.Events().Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{What: "test"}})
 		time.Sleep(50 * time.Second)
 		w.untilFindingsAre(failing, "webhook-failing: the webhook https://hub.example/… does not acknowledge the events of node "+failing.name+" for ", "--webhook")
 		h.setDown(false)
@@ -84,14 +89,10 @@ func TestWebhookGetsEveryEvent(t *testing.T) {
 		if value(failing.gathered(), "shardway_webhook_requests_total", "failed") == 0 {
 			t.Error("no failed requests in the metrics")
 		}
-		w.until("all events have arrived", func() bool {
-			return !slices.ContainsFunc(w.running(), func(r *process) bool { return value(r.gathered(), "shardway_webhook_undelivered_events", "") > 0 })
-		})
+		untilDelivered()
 		p.terminate()
 		w.untilSettled(w.others(p)...)
-		w.until("all events have arrived", func() bool {
-			return !slices.ContainsFunc(w.running(), func(r *process) bool { return value(r.gathered(), "shardway_webhook_undelivered_events", "") > 0 })
-		})
+		untilDelivered()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for id, count := range h.ids {
@@ -109,8 +110,8 @@ func TestWebhookGetsEveryEvent(t *testing.T) {
 				t.Errorf("no event %s: %v", kind, h.kinds)
 			}
 		}
-		if h.outside > 0 {
-			t.Errorf("%d events out of order", h.outside)
+		if h.unordered > 0 {
+			t.Errorf("%d events out of order", h.unordered)
 		}
 	})
 }
