@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"shardway/event"
@@ -36,9 +35,9 @@ func movedShards(base, next *shardmap.Map) []event.MovedShards {
 		shards[owners] = append(shards[owners], uint16(move.Shard)) // a cluster has up to 65,536 shards
 	}
 	lists := make([]event.MovedShards, 0, len(shards))
-	for owners := range maps.Keys(shards) {
+	for owners, numbers := range shards {
 		lists = append(lists, event.MovedShards{
-			From: owners.From, FromInstance: owners.FromInstance, To: owners.To, ToInstance: owners.ToInstance, Shards: slices.Clone(shards[owners]),
+			From: owners.From, FromInstance: owners.FromInstance, To: owners.To, ToInstance: owners.ToInstance, Shards: slices.Clone(numbers), // without spare capacity
 		})
 	}
 	slices.SortFunc(lists, func(a, b event.MovedShards) int {
