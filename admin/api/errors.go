@@ -20,26 +20,14 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrNotLeader means that the action needs a leader, and that the node that was asked does not lead
 	// any more, or not yet. Nothing has changed. It is an ErrNoLeader.
-	ErrNotLeader error = &classError{"no leader", ErrNoLeader}
+	ErrNotLeader = fmt.Errorf("%w", ErrNoLeader)
 	// ErrNodeUnhealthy means that the action needs a node that the leader hears. It is an ErrRefused.
-	ErrNodeUnhealthy error = &classError{"refused", ErrRefused}
+	ErrNodeUnhealthy = fmt.Errorf("%w", ErrRefused)
 	// ErrNoActiveNodes means that no node could own the shards. It is an ErrRefused.
-	ErrNoActiveNodes error = &classError{"refused", ErrRefused}
+	ErrNoActiveNodes = fmt.Errorf("%w", ErrRefused)
 	// ErrUnknown means that the action may have succeeded, or may still succeed.
 	ErrUnknown = errors.New("outcome unknown")
 )
-
-// classError is an error that is a special case of another error, for errors.Is.
-type classError struct {
-	text  string
-	class error
-}
-
-// Error returns the text of the general error.
-func (e *classError) Error() string { return e.text }
-
-// Unwrap returns the general error.
-func (e *classError) Unwrap() error { return e.class }
 
 const (
 	// maxNamedNodes is the maximum number of node IDs in the error for an unknown node.
