@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // refs returns the schemas that an OpenAPI text references, in order. It omits Problem, which is not
@@ -47,7 +48,9 @@ func schemas(names []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		w.read(parsed)
+		if err := w.read(parsed); err != nil {
+			return "", err
+		}
 	}
 	for _, name := range names {
 		if err := w.schema(name); err != nil {
@@ -70,7 +73,8 @@ func sortedKeys(m map[string]string) []string {
 	return names
 }
 
-func (w *writer) read(f *ast.File) {
+// read adds the struct types of a file. Schemas have no packages, so it returns an error for a type of the same name.
+func (w *writer) read(f *ast.File) error {
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok {
@@ -79,9 +83,30 @@ func (w *writer) read(f *ast.File) {
 		for _, s := range g.Specs {
 			if ts, ok := s.(*ast.TypeSpec); ok {
 				if st, ok := ts.Type.(*ast.StructType); ok {
+					if w.types[ts.Name.Name] != nil {
+						return fmt.Errorf("package %s has a second type %s: rename it", f.Name, ts.Name)
+					}
 					w.types[ts.Name.Name], w.docs[ts.Name.Name] = st, g.Doc.Text()
 				}
 			}
+		}
+	}
+	return nil
+}
+
+func TestSchemasRefuseTwoTypesOfOneName(t *testing.T) {
+	w := &writer{types: map[string]*ast.StructType{}, docs: map[string]string{}}
+	for _, tc := range []struct{ source, want string }{
+		{"package api; type Node struct{}; type Kind int", "<nil>"},
+		{"package event; type Phase struct{}; type Kind int", "<nil>"},
+		{"package event; type Node struct{}", "package event has a second type Node: rename it"},
+	} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), "", tc.source, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(w.read(parsed)); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.source, got, tc.want)
 		}
 	}
 }
