@@ -101,7 +101,7 @@ func TestClientActs(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
 	for _, a := range []api.Action{{Verb: api.Remove, Node: "n3", Force: true}, {Verb: api.StepDown}, {Verb: api.Drain, Node: "n3", IdleFirst: "2m0s"}} {
-		if err := c.Do(t.Context(), a); err != nil {
+		if _, err := c.Do(t.Context(), a); err != nil {
 			t.Errorf("Do(%+v) = %v", a, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestClientHandsProblemsOn(t *testing.T) {
 	f.notReady = errors.New("no lease")
 	c, _ := start(t, f)
 	var p *problem.Problem
-	if err := c.Do(t.Context(), api.Action{Verb: api.StepDown}); !errors.As(err, &p) || p.Code != problem.NoLeader {
+	if _, err := c.Do(t.Context(), api.Action{Verb: api.StepDown}); !errors.As(err, &p) || p.Code != problem.NoLeader {
 		t.Errorf("Do = %v, want the problem no-leader", err)
 	}
 	if err := c.Ready(t.Context()); err == nil || err.Error() != "not-ready: no lease" {

@@ -373,7 +373,7 @@ func TestCertificatesLetIn(t *testing.T) {
 		if got := statusOf(err); got != tt.look {
 			t.Errorf("%s: looking gives %d (%v), want %d", name, got, err, tt.look)
 		}
-		err = c.Do(t.Context(), api.Action{Verb: api.StepDown})
+		_, err = c.Do(t.Context(), api.Action{Verb: api.StepDown})
 		if got := statusOf(err); got != tt.remove {
 			t.Errorf("%s: changing gives %d (%v), want %d", name, got, err, tt.remove)
 		}

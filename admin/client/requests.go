@@ -100,14 +100,8 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, reason str
 	return fetchJSON[api.TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: api.ActionTimeout})
 }
 
-// Do runs an action. The server sets a.By.
-func (c *Client) Do(ctx context.Context, action api.Action) error {
-	_, err := c.Perform(ctx, action)
-	return err
-}
-
-// Perform does the same as Do, and returns the action as the node has parsed it, with a warning.
-func (c *Client) Perform(ctx context.Context, action api.Action) (api.ActionResult, error) {
+// Do runs an action, and returns it as the node has parsed it, with a warning. The server sets action.By.
+func (c *Client) Do(ctx context.Context, action api.Action) (api.ActionResult, error) {
 	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
 	weight, shard := uint64(action.Weight), uint64(action.Shard)
 	if action.Verb == api.Weigh {

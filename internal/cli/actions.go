@@ -59,7 +59,7 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 		return err
 	}
 	defer client.Close()
-	result, err := client.Perform(ctx, action)
+	result, err := client.Do(ctx, action)
 	if err != nil {
 		return err
 	}

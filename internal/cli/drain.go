@@ -69,7 +69,7 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 		}
 		c.Node = status.Node
 	}
-	if err = client.Do(ctx, c.action()); err != nil {
+	if _, err = client.Do(ctx, c.action()); err != nil {
 		return err
 	}
 	message := c.startMessage(isDefaultNode)

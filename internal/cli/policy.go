@@ -121,7 +121,7 @@ func (c *cordonCommand) Run(ctx context.Context, session *session) error {
 		if node.AppVersion != c.AppVersion || node.State == "left" {
 			continue
 		}
-		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: node.ID, Reason: c.Reason}); err != nil {
+		if _, err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: node.ID, Reason: c.Reason}); err != nil {
 			return fmt.Errorf("node %s: %w", node.ID, err)
 		}
 		results = append(results, actionResult{Action: api.Cordon, Node: node.ID, Done: true})
