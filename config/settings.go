@@ -186,7 +186,7 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue { return textValue{&c.Zone, checkID} }),
 		newSetting("region", "NAME", "", "region of this node, which nodes and status show",
 			func(c *Config) settingValue { return textValue{&c.Region, checkID} }),
-		newSetting("role", "NAME", "", "role of this node, a word of your choice; a policy can restrict shards to nodes with a role",
+		newSetting("role", "NAME", "", "role of this node, a word of your choice, which nodes and status show",
 			func(c *Config) settingValue { return roleListValue{&c.Roles} }).asList(),
 		newSetting("meta", "KEY=VALUE", "", "metadata of this node, which nodes and status show; up to 16 entries with 256 bytes together",
 			func(c *Config) settingValue { return metaListValue{&c.Meta} }).asList(),

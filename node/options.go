@@ -36,7 +36,7 @@ type Options struct {
 	Weight uint32
 	Zone   string
 	// Region is the name of the region of the node. Roles and Meta are the words and the values that an operator gives
-	// to the node; see package nodelabel. The node announces them. Only a policy interprets roles.
+	// to the node; see package nodelabel. The node announces them, and does not interpret them.
 	Region string
 	Roles  []string
 	Meta   map[string]string
