@@ -41,13 +41,13 @@ type policyRows struct {
 
 // add adds a row. entry identifies the action in Policy.Reasons, without its reason.
 func (rows *policyRows) add(action, object string, entry api.PolicyReason) {
-	rows.table.row(action, object, rows.reasonOf(entry))
+	rows.table.row(action, object, reasonOf(rows.policy, entry))
 	rows.count++
 }
 
-// reasonOf returns the reason that an operator gave for an action, or "".
-func (rows *policyRows) reasonOf(entry api.PolicyReason) string {
-	for _, reason := range rows.policy.Reasons {
+// reasonOf returns the reason that an operator gave for the action that entry identifies, or "".
+func reasonOf(policy api.Policy, entry api.PolicyReason) string {
+	for _, reason := range policy.Reasons {
 		isSameShard := entry.Shard == nil || reason.Shard != nil && *reason.Shard == *entry.Shard
 		if reason.Action == entry.Action && reason.Node == entry.Node && reason.Hash == entry.Hash && isSameShard {
 			return reason.Reason
@@ -240,13 +240,13 @@ type pinCommand struct {
 	target
 }
 
-// Help explains lists of nodes, and nodes that are not alive.
+// Help explains lists of nodes, and nodes that cannot own shards.
 func (c *pinCommand) Help() string {
 	return `The shard belongs to the node of its pin as long as the node can own shards. With several
 nodes, in order of preference and up to 8, it belongs to the first of them that can own it:
 shardway pin 7 n3 n1. If none of them can, the shard is placed as if it had no pin. When a
-node that comes first returns, the shard moves back to it. If the first node is not
-alive now, the command prints a warning, and the pin waits for the node.`
+node that comes first returns, the shard moves back to it. If the first node cannot own
+shards now, the command prints a warning, and the pin waits for the node.`
 }
 
 // Run pins a shard to nodes or a zone.

@@ -92,8 +92,7 @@ func (c *quarantineCommand) list(ctx context.Context, session *session, node *cl
 		if !key.Known {
 			state = "not refused: the secret has changed since"
 		}
-		rows := policyRows{policy: policy}
-		table.row(key.Shard, key.Hash, key.For, state, rows.reasonOf(api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash}))
+		table.row(key.Shard, key.Hash, key.For, state, reasonOf(policy, api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash}))
 	}
 	return table.flush()
 }
