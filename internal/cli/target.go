@@ -19,7 +19,7 @@ type target struct {
 
 // reasonFlag is the flag --reason of commands that change the cluster.
 type reasonFlag struct {
-	Reason string `help:"Reason for the log, the events and the policy, up to 200 bytes." placeholder:"TEXT"`
+	Reason string `help:"Reason for the log and the event, up to 200 bytes; policy shows it while the action is in force." placeholder:"TEXT"`
 }
 
 // client returns a client for the admin port of the node.
