@@ -32,28 +32,25 @@ func drain(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// handshakeWait is how long acceptBacklog waits for a TCP handshake in progress. It exceeds the round-trip time
+// handshakeWait is how long acceptBacklog waits for TCP handshakes in progress. It exceeds the round-trip time
 // of most clients. Clients whose SYN arrives in the meantime are refused a second later.
 const handshakeWait = 50 * time.Millisecond
-
-// maxHandshakeWaits limits how often acceptBacklog waits, so that slow clients cannot keep the listener open.
-const maxHandshakeWaits = 20
 
 // acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening
 // socket (on Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A
 // connection that the kernel establishes between the last accept and the shutdown would be reset.
-// Therefore Linux drops SYNs in the meantime, and acceptBacklog accepts connections until no handshake has
-// ended for the duration of wait. A client whose SYN was dropped repeats it after a second, and the
-// connection is then refused.
+// Therefore Linux drops SYNs in the meantime, and acceptBacklog accepts the connections whose handshakes end
+// within the duration of wait. A client whose SYN was dropped repeats it after a second, and the connection
+// is then refused.
 func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	raw := rawListenerConn(ln)
 	if raw == nil {
 		return nil
 	}
 	_ = raw.Control(func(fd uintptr) { // an error means that the listener is closed
-		waits := maxHandshakeWaits
+		deadline := time.Now().Add(wait)
 		if dropSYNs(int(fd)) != nil {
-			waits = 0 // without the filter, further handshakes begin in the meantime, and a connection may be reset
+			deadline = time.Now() // without the filter, further handshakes begin in the meantime, and a connection may be reset
 		}
 		for {
 			accepted, _, err := syscall.Accept(int(fd))
@@ -61,8 +58,7 @@ func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 			case err == nil:
 				fds = append(fds, accepted)
 			case err == syscall.EINTR || err == syscall.ECONNABORTED:
-			case err == syscall.EAGAIN && waits > 0 && awaitReadable(int(fd), wait):
-				waits--
+			case err == syscall.EAGAIN && awaitReadable(int(fd), deadline):
 			default:
 				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // an error does not matter, because the socket is closed next
 				return
@@ -72,11 +68,11 @@ func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	return fds
 }
 
-// awaitReadable waits until a file descriptor is readable. It returns false if that takes longer than timeout.
-func awaitReadable(fd int, timeout time.Duration) bool {
+// awaitReadable waits until a file descriptor is readable. It returns false at the deadline.
+func awaitReadable(fd int, deadline time.Time) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(poll, int(timeout.Milliseconds()))
+		n, err := unix.Poll(poll, max(0, int(time.Until(deadline).Milliseconds())))
 		if err != unix.EINTR {
 			return err == nil && n > 0
 		}
