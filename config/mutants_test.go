@@ -4,12 +4,11 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
+func TestEachMutantFailsATest(t *testing.T) {
 	const remedies = "TestInvalidHealthCheckHasRemedy"
-	return []overlay.Mutant{
+	overlay.TestMutants(t, "..", "config", []overlay.Mutant{
 		{
 			Rule: "a health check does not look like a request of a client", Found: remedies,
 			Decl: "config.checkHealthHeader", Old: `	case strings.HasPrefix(normal, "shardway-"):`, New: `	case strings.HasPrefix(normal, "shardway-") && !PLANTED:`,
@@ -54,13 +53,5 @@ func mutants() []overlay.Mutant {
 			Rule: "a header field may contain a comma", Found: "TestHealthCheckIsRead",
 			Decl: "config.setting.asLines", Old: `"\n"`, New: `map[bool]string{false: "\n", true: ","}[PLANTED]`,
 		},
-	}
-}
-
-// TestEachMutantFailsATest checks that the named test fails for each mutant.
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
-	overlay.TestMutants(t, "..", "config", mutants())
+	})
 }

@@ -87,24 +87,13 @@ func rules() []rule {
 	}
 }
 
-// TestEveryRuleOfTheNodeIsNeeded builds the tests without each of the rules. If the text of an edit is not found, because the line has
-// changed, change the edit as well.
+// TestEveryRuleOfTheNodeIsNeeded builds the tests without each of the rules.
 func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
-	if testing.Short() || share(0, 1) == 1 {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
 	var edits [][]overlay.Edit
 	for _, r := range rules() {
 		edits = append(edits, r.edits)
 	}
-	o := overlay.New("..")
-	if err := o.Plant(edits); err != nil {
-		t.Fatal(err)
-	}
-	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := overlay.BuildTests(t, "..", "node", edits)
 	play := func(mistake string, tests ...string) (out []byte, err error) {
 		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^("+strings.Join(tests, "|")+")$")
 		cmd.Env = append(os.Environ(), overlay.Switch+"="+mistake)

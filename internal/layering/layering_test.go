@@ -148,8 +148,8 @@ func allowed() map[string][]string {
 		"internal/nativehist":   {},
 		"internal/topk":         {},
 		"internal/workerpool":   {},
-		"internal/freeport":     {}, // only tests use it
-		"internal/overlay":      {}, // only tests use it
+		"internal/freeport":     {},                    // only tests use it
+		"internal/overlay":      {"internal/raceflag"}, // only tests use it
 		"internal/problem":      {},
 		"internal/processors":   {"internal/clock"},
 		"internal/memory":       {"internal/clock", "internal/processors"},

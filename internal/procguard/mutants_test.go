@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "internal/procguard", []overlay.Mutant{
 		{
 			Rule: "children end with the guard", Found: "TestMainProcessesEndWhenTheGuardIsKilled",
 			Decl: "internal/procguard.guard.spawn", Old: "Pdeathsig: syscall.SIGKILL", New: "Pdeathsig: map[bool]syscall.Signal{false: syscall.SIGKILL}[PLANTED]",
@@ -59,12 +58,5 @@ func mutants() []overlay.Mutant {
 			Rule: "output does not block the guard", Found: "TestOutputDoesNotBlockTheGuard",
 			Decl: "internal/procguard.eventQueue.sendOutput", Old: "	if q.output >= maxQueuedOutput {", New: "	for PLANTED && q.output >= maxQueuedOutput {\n		q.mu.Unlock()\n		q.mu.Lock()\n	}\n	if q.output >= maxQueuedOutput {",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "internal/procguard", mutants())
+	})
 }

@@ -4,11 +4,10 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "node/appinstance", []overlay.Mutant{
 		{
 			Rule: "a number with shards gets no other address", Found: "TestNumberIsReusedOnlyWithoutShards",
 			Decl: "node/appinstance.mayReuse", Old: "&& committed.InstanceCount(self, instance) == 0", New: "&& (PLANTED || committed.InstanceCount(self, instance) == 0)",
@@ -25,13 +24,5 @@ func mutants() []overlay.Mutant {
 			Rule: "only an app in this process starts with the node", Found: "TestOnlyAppInProcessStartsWithTheNode",
 			Decl: "node/appinstance.NewWatch", Old: "	if o.InProcess {", New: "	if o.InProcess || PLANTED {",
 		},
-	}
-}
-
-// TestEachMutantFailsATest checks that the named test fails for each mutant.
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "node/appinstance", mutants())
+	})
 }

@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "node/childproc", []overlay.Mutant{
 		{
 			Rule: "no process starts for a shard that is not acquired", Found: "TestNoProcessRunsForShardThatIsNotAcquired",
 			Decl: "node/childproc.Supervisor.processOf", Old: "	if !isOwned || s.closed {", New: "	if !PLANTED && !isOwned || s.closed {",
@@ -63,12 +62,5 @@ func mutants() []overlay.Mutant {
 			Rule: "one key has one process", Found: "TestFirstRequestStartsTheProcessOfItsKey",
 			Decl: "node/childproc.Supervisor.processOf", Old: "p != nil {", New: "p != nil && !(PLANTED && p.state == Starting) {",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "node/childproc", mutants())
+	})
 }

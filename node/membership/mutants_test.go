@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
 // mutant is a possible mistake of the bootstrap, and a pattern of the failure that must report
@@ -37,24 +36,13 @@ func mutants() []mutant {
 }
 
 // TestEachBootstrapMutantIsDetected builds this package with each mistake and runs
-// TestEveryScheduleBootstrapsAtMostOneCluster, which must fail. If the source of an edit changes,
-// change the edit as well.
+// TestEveryScheduleBootstrapsAtMostOneCluster, which must fail.
 func TestEachBootstrapMutantIsDetected(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
-	o := overlay.New("../..")
 	var edits [][]overlay.Edit
 	for _, m := range mutants() {
 		edits = append(edits, m.edits)
 	}
-	if err := o.Plant(edits); err != nil {
-		t.Fatal(err)
-	}
-	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node/membership")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := overlay.BuildTests(t, "../..", "node/membership", edits)
 	for i, m := range mutants() {
 		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestEveryScheduleBootstrapsAtMostOneCluster$")
 		cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))

@@ -4,11 +4,10 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "node/process", []overlay.Mutant{
 		{
 			Rule: "the status of the response decides", Found: "TestHealthCheckComparesStatusAndBody",
 			Decl: "node/process.checkResponse", Old: "	if !check.AcceptsStatus(", New: "	if !PLANTED && !check.AcceptsStatus(",
@@ -41,13 +40,5 @@ func mutants() []overlay.Mutant {
 			Rule: "a configured User-Agent replaces that of the node", Found: "TestHealthCheckSendsConfiguredRequest",
 			Decl: "node/process.newHealthRequest", Old: `	if request.Header.Get("User-Agent") == "" {`, New: `	if PLANTED || request.Header.Get("User-Agent") == "" {`,
 		},
-	}
-}
-
-// TestEachMutantFailsATest checks that the named tests fail for each mutant.
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "node/process", mutants())
+	})
 }

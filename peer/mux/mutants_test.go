@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
 func protocolMutants() []overlay.Mutant {
@@ -317,8 +316,5 @@ func limitMutants() []overlay.Mutant {
 }
 
 func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
 	overlay.TestMutants(t, "../..", "peer/mux", append(protocolMutants(), limitMutants()...))
 }

@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
 // mutants returns the mutants that the tests of this package find. Tests of package proxy find further
 // ones.
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "proxy/connset", []overlay.Mutant{
 		{
 			Rule: "a connection is parked after the next visit", Found: "TestConnIsParkedAfterNextVisit",
 			Decl: "proxy/connset.Set.awaitNoVisitsLocked", Old: "s.visits > 0 && !timedOut;", New: "s.visits > 0 && !timedOut; timedOut = timedOut || PLANTED",
@@ -19,12 +18,5 @@ func mutants() []overlay.Mutant {
 			Rule: "a WebSocket with one parked direction is swept often", Found: "TestQuiescentWebSocketsAreSweptRarely",
 			Decl: "proxy/connset.Set.ChangeParkedDirections", Old: "parked == 2 {", New: "parked == 2 || PLANTED {",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "proxy/connset", mutants())
+	})
 }

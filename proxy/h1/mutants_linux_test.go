@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
 // mutants returns mutants of splicing in the kernel, where the process does not see the bytes, and of
@@ -36,26 +35,15 @@ func mutants() map[string]overlay.Edit {
 }
 
 // TestEachMutantFailsATest runs the tests of splicing and parking with one mutant at a time. They must
-// fail. If the text of an edit is not found, the source line has changed, and the edit must be
-// adapted.
+// fail.
 func TestEachMutantFailsATest(t *testing.T) {
 	t.Parallel()
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
 	var names []string
 	var edits [][]overlay.Edit
 	for name, e := range mutants() {
 		names, edits = append(names, name), append(edits, []overlay.Edit{e})
 	}
-	o := overlay.New("../..")
-	if err := o.Plant(edits); err != nil {
-		t.Fatal(err)
-	}
-	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy/h1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := overlay.BuildTests(t, "../..", "proxy/h1", edits)
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // some take long, because they wait for an event that never arrives

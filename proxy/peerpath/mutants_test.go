@@ -4,11 +4,10 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "proxy/peerpath", []overlay.Mutant{
 		{
 			Rule: "the connection of a session counts once", Found: "TestSessionCountsAsOneWitness",
 			Decl: "proxy/peerpath.Detector.peerConns",
@@ -19,12 +18,5 @@ func mutants() []overlay.Mutant {
 			Decl: "proxy/peerpath.Detector.IsDead",
 			Old:  "	return detector.sweepComplete && detector.isSilent(", New: "	return (PLANTED || detector.sweepComplete) && detector.isSilent(",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mistakes, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "proxy/peerpath", mutants())
+	})
 }

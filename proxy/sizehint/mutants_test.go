@@ -4,12 +4,11 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-func mutants() []overlay.Mutant {
+func TestEachMutantFailsATest(t *testing.T) {
 	const last = "TestResponseSizePredictionUsesLastSize"
-	return []overlay.Mutant{
+	overlay.TestMutants(t, "../..", "proxy/sizehint", []overlay.Mutant{
 		{
 			Rule: "large responses are remembered", Found: last,
 			Decl: "proxy/sizehint.Predictor.Record", Old: "	if previous != recorded {", New: "	if previous != recorded && !PLANTED {",
@@ -18,12 +17,5 @@ func mutants() []overlay.Mutant {
 			Rule: "small responses are remembered", Found: last,
 			Decl: "proxy/sizehint.Predictor.Record", Old: "	if !large {", New: "	if !large && !PLANTED {",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "proxy/sizehint", mutants())
+	})
 }

@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-// mutants returns the mutants that the tests of this package find. Tests of package proxy find further ones.
-func mutants() []overlay.Mutant {
+// Tests of package proxy find further mutants of this package.
+func TestEachMutantFailsATest(t *testing.T) {
 	const successive = "TestSuccessiveOutagesHaveTheirOwnSchedule"
-	return []overlay.Mutant{
+	overlay.TestMutants(t, "../..", "proxy/wsession", []overlay.Mutant{
 		{
 			Rule: "a step follows an empty queue", Found: "TestHandoversKeepTheirOrder",
 			Decl: "proxy/wsession.HandoverPacer.nextStep", Old: "p.scheduled = len(p.requests) > 0", New: "p.scheduled = len(p.requests) > 0 && !(PLANTED && len(p.requests) <= p.stepLimit)",
@@ -35,12 +34,5 @@ func mutants() []overlay.Mutant {
 			Rule: "each outage measures its own network path", Found: successive,
 			Decl: "proxy/wsession.ReconnectPacer.RecordSessionLost", Old: "		p.outage.Add(1)\n", New: "		if !PLANTED || !checksRunning {\n			p.outage.Add(1)\n		}\n",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "proxy/wsession", mutants())
+	})
 }
