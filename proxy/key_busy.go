@@ -26,7 +26,7 @@ func (settings *Settings) limitsKeys() bool {
 // end of the admission gives the place up; see admission.release. The zero decision means that the
 // request may be sent to the app.
 func (router *router) enterKey() decision {
-	settings := router.keySettings()
+	settings := router.server.settings.Load() // a reload may have switched the limit on after the headers were read
 	if !router.needsKeyPlace(settings) {
 		return decision{}
 	}
@@ -45,7 +45,7 @@ func (router *router) enterKey() decision {
 // enterShard takes a place among the requests of the shard at this owner like enterKey. It does nothing if the app is
 // one process, because then the pool of its connections limits the requests of the shard.
 func (router *router) enterShard() decision {
-	settings := router.shardSettings()
+	settings := router.server.settings.Load() // like enterKey
 	if !router.needsShardPlace(settings) {
 		return decision{}
 	}
@@ -62,23 +62,6 @@ func (router *router) enterShard() decision {
 	}
 	router.admission.shardPlace = place
 	return decision{}
-}
-
-// keySettings returns the settings with the in-flight limit of the key: those of the request, or the present ones
-// if a reload has switched the limit on after the request was read.
-func (router *router) keySettings() *Settings {
-	if router.settings.MaxKeyInflight > 0 {
-		return router.settings
-	}
-	return router.server.settings.Load()
-}
-
-// shardSettings returns the settings with the in-flight limit of the shard like keySettings.
-func (router *router) shardSettings() *Settings {
-	if router.settings.MaxShardInflight > 0 {
-		return router.settings
-	}
-	return router.server.settings.Load()
 }
 
 // needsKeyPlace reports whether the request must have a place among the requests of its key.
@@ -110,26 +93,25 @@ func (router *router) lacksPlace() bool {
 // replaceSettings publishes settings. If they switch a limit of a gate on, the requests that run without a place
 // count until they end.
 func (s *Server) replaceSettings(next *Settings) {
-	publish := func() { s.settings.Store(next) }
-	switchOn := func(gate *keylimit.Gate, inner func()) func() {
-		return func() {
-			earlier := gate.SwitchOn(func() []keylimit.EarlierRun {
-				inner()
-				return s.earlierRuns()
-			})
-			if earlier > 0 {
-				s.options.Log.Info().Int("requests", earlier).Msg("in-flight limit counts earlier requests")
-			}
-		}
-	}
 	previous := s.settings.Load()
+	var gates []*keylimit.Gate
 	if previous.MaxKeyInflight == 0 && next.MaxKeyInflight > 0 {
-		publish = switchOn(&s.keyGate, publish)
+		gates = append(gates, &s.keyGate)
 	}
 	if !s.limitsProcesses(previous) && s.limitsProcesses(next) {
-		publish = switchOn(&s.shardGate, publish)
+		gates = append(gates, &s.shardGate)
 	}
-	publish()
+	if len(gates) == 0 {
+		s.settings.Store(next)
+		return
+	}
+	earlier := keylimit.SwitchOn(gates, func() []keylimit.EarlierRun {
+		s.settings.Store(next)
+		return s.earlierRuns()
+	})
+	if earlier > 0 {
+		s.options.Log.Info().Int("requests", earlier).Msg("in-flight limit counts earlier requests")
+	}
 }
 
 // earlierRuns returns the requests at the app of this node that count for an in-flight limit. IsOver keeps a

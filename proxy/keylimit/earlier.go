@@ -2,7 +2,7 @@ package keylimit
 
 import "slices"
 
-// EarlierRun is a request that already ran when the limit of a Gate was switched on. It has no place.
+// EarlierRun is a request that was already running when the limit of a Gate was switched on. It has no place.
 type EarlierRun struct {
 	Shard uint32
 	// IsOver reports whether the request has ended.
@@ -11,18 +11,23 @@ type EarlierRun struct {
 	wasOver bool // at the previous call of RemoveEnded
 }
 
-// SwitchOn switches the limit on while requests run. start makes the limit visible to new requests, and
-// returns the requests that run without a place. A request that has not begun to run when start makes the
-// limit visible must call Join before it runs.
+// SwitchOn switches the limits of gates on while requests run, and returns the number of these requests. start
+// makes the limits visible to new requests, and returns the requests that run without a place. A request that has
+// not begun to run when start makes the limits visible must call Join before it runs.
 //
 // The keys of earlier requests are not known. Until such a request ends, it therefore counts for each key of its
-// shard. No Join happens before SwitchOn returns.
-func (g *Gate) SwitchOn(start func() []EarlierRun) (earlier int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.earlierRuns = start()
-	g.countEarlierLocked()
-	return len(g.earlierRuns)
+// shard. Join waits until SwitchOn returns. Only one SwitchOn may run at a time.
+func SwitchOn(gates []*Gate, start func() []EarlierRun) (earlier int) {
+	for _, gate := range gates {
+		gate.mu.Lock()
+		defer gate.mu.Unlock()
+	}
+	runs := start()
+	for _, gate := range gates {
+		gate.earlierRuns = slices.Clone(runs)
+		gate.countEarlierLocked()
+	}
+	return len(runs)
 }
 
 // RemoveEnded removes earlier requests that have ended, and gives their places to waiters. It must be

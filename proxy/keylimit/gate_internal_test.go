@@ -115,40 +115,36 @@ func TestAbandonedTurnGoesToNextWaiter(t *testing.T) {
 	}
 }
 
-// No request takes a place while the earlier requests are being found, so that none of them is missed.
+// No request takes a place while the earlier requests are being found, so that none of them is missed. A further
+// request waits until the earlier one has ended.
 func TestSwitchOnBlocksJoins(t *testing.T) {
-	var gate Gate
-	joined := make(chan Place)
-	var isOver atomic.Bool
-	gate.SwitchOn(func() []EarlierRun {
-		go func() {
-			waiter := &Waiter{ID: ID{1}, Shard: 3, Limit: 1, MaxQueued: 1}
-			place, err := gate.Join(waiter)
-			if err == nil && !place.IsTaken() {
-				place, err = gate.Await(waiter, nil, time.Minute)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			joined <- place
-		}()
-		time.Sleep(20 * time.Millisecond)
-		return []EarlierRun{{Shard: 3, IsOver: isOver.Load}}
+	var gate, other Gate
+	isOver := false
+	SwitchOn([]*Gate{&gate, &other}, func() []EarlierRun {
+		if gate.mu.TryLock() || other.mu.TryLock() {
+			t.Fatal("a request can join while the earlier requests are being found")
+		}
+		return []EarlierRun{{Shard: 3, IsOver: func() bool { return isOver }}}
 	})
+	waiter := &Waiter{ID: ID{1}, Shard: 3, Limit: 1, MaxQueued: 1}
+	place, err := gate.Join(waiter)
 	for range 4 {
 		gate.RemoveEnded()
-		select {
-		case <-joined:
-			t.Fatal("a request received a place beside an earlier request")
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
-	isOver.Store(true)
+	if err != nil || place.IsTaken() || len(waiter.granted) > 0 {
+		t.Fatalf("a request received a place next to an earlier request: %v", err)
+	}
+	isOver = true
 	gate.RemoveEnded()
 	gate.RemoveEnded()
-	place := <-joined
+	if place, err = gate.Await(waiter, nil, time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	place.Leave()
 	if gate.RemoveEnded(); gate.Len() != 0 || gate.earlier != nil {
 		t.Errorf("%d keys are left, and %v", gate.Len(), gate.earlier)
+	}
+	if other.RemoveEnded(); other.earlier[3] != 1 {
+		t.Errorf("the other gate counts %v, want that it counts for itself", other.earlier)
 	}
 }

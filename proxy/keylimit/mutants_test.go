@@ -4,12 +4,11 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/raceflag"
 )
 
-// mutants returns the mutants that the tests of this package find. Tests of package proxy find further ones.
-func mutants() []overlay.Mutant {
-	return []overlay.Mutant{
+// Tests of package proxy find further mutants of this package.
+func TestEachMutantFailsATest(t *testing.T) {
+	overlay.TestMutants(t, "../..", "proxy/keylimit", []overlay.Mutant{
 		{
 			Rule: "only full buckets are evicted", Found: "TestBucketsNeverExceedLimit",
 			Decl: "proxy/keylimit.Buckets.evictLocked", Old: "if fullAt <= now {", New: "if PLANTED || fullAt <= now {",
@@ -24,18 +23,11 @@ func mutants() []overlay.Mutant {
 		},
 		{
 			Rule: "no request takes a place before the earlier requests are known", Found: "TestSwitchOnBlocksJoins",
-			Decl: "proxy/keylimit.Gate.SwitchOn", Old: "	g.earlierRuns = start()\n", New: "	if PLANTED {\n		g.mu.Unlock()\n	}\n	g.earlierRuns = start()\n	if PLANTED {\n		g.mu.Lock()\n	}\n",
+			Decl: "proxy/keylimit.SwitchOn", Old: "	runs := start()\n", New: "	if PLANTED {\n		gates[0].mu.Unlock()\n	}\n	runs := start()\n	if PLANTED {\n		gates[0].mu.Lock()\n	}\n",
 		},
 		{
 			Rule: "a waiter that gives up gives back its place", Found: "TestAbandonedTurnGoesToNextWaiter",
 			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
 		},
-	}
-}
-
-func TestEachMutantFailsATest(t *testing.T) {
-	if testing.Short() || raceflag.Detector {
-		t.Skip("builds the package with mutants, and without the race detector")
-	}
-	overlay.TestMutants(t, "../..", "proxy/keylimit", mutants())
+	})
 }
