@@ -7,9 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// gossipDepartures passes the departures of owners that gossip reports to the parts that check them. Gossip alone is
-// no evidence, because it can be replayed, and a node that only some nodes reach never fails in it. Only the goroutine
-// of followMembership uses it.
+// gossipDepartures passes the departures of owners that gossip reports to the parts that check them. A departure is no
+// evidence, because gossip can be replayed. Only the goroutine of followMembership uses gossipDepartures.
 type gossipDepartures struct {
 	// isOwner reports whether the departure of a node matters to this node.
 	isOwner func(node string) bool
@@ -21,8 +20,8 @@ type gossipDepartures struct {
 	check func(node string)
 	send  func(leader.Message)
 
-	departed map[string]bool        // nodes that failed or left
-	told     *leaderloop.Leadership // the leadership that was told about them
+	departed       map[string]bool        // nodes that failed or left
+	lastLeadership *leaderloop.Leadership // leadership that has received these departures
 }
 
 // newGossipDepartures returns the gossipDepartures of this node.
@@ -33,11 +32,11 @@ func (n *Node) newGossipDepartures() *gossipDepartures {
 	}
 }
 
-// observe handles the present members of gossip. A new leadership is told about all departures.
+// observe handles the current members of gossip. A new leadership receives all departures.
 func (d *gossipDepartures) observe(members []gossip.Member) {
 	leads := d.leadership()
-	isNewLeadership := leads != d.told
-	d.told = leads
+	isNewLeadership := leads != d.lastLeadership
+	d.lastLeadership = leads
 	for _, member := range members {
 		hasDeparted := member.Status == gossip.Failed || member.Status == gossip.Left
 		isNews := hasDeparted != d.departed[member.ID] || hasDeparted && isNewLeadership

@@ -29,7 +29,7 @@ type leaderInbox struct {
 	timing     func() ack.Timing // timing of the cluster
 	log        zerolog.Logger
 
-	heartbeats *heartbeat.Server // serves the heartbeat streams; set by heartbeatServer
+	heartbeats *heartbeat.Server // serves the heartbeat streams; set by heartbeatServer, before this node can lead
 }
 
 // heartbeatServer creates the server of the heartbeat streams that other nodes open. The end of a stream
@@ -52,7 +52,7 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 // for a crash follows. It finds a process that ended without closing its connections.
 func (b *leaderInbox) checkAfterDeparture(node string) {
 	leadership := b.leadership.Load()
-	if leadership == nil || b.heartbeats == nil {
+	if leadership == nil {
 		return
 	}
 	b.crashes.Check(node, func(ctx context.Context) {

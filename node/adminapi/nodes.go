@@ -183,7 +183,7 @@ func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive bool, 
 		node.State = "left"
 	}
 	if node.State == "failed" && missedHeartbeats == "suspect" {
-		node.State = missedHeartbeats // gossip took it for failed first, and it keeps its shards
+		node.State = missedHeartbeats // gossip detected the silence before the leader, and the node keeps its shards
 	}
 	if !isAlive {
 		return // the last heartbeat of an absent node contains an outdated state of its app

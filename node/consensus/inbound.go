@@ -90,7 +90,8 @@ func (in *inbound) forward(rpc raft.RPC) {
 }
 
 // verifySender reports whether a request comes from the server at the other end of the stream. It
-// records the sender of a request of a leader, and reports the term of the sender. If the sender is another server, it closes the stream.
+// reports the term of the sender, and records the sender of a request that only leaders send. If
+// the request comes from another server, it closes the stream.
 func (in *inbound) verifySender(rpc raft.RPC) bool {
 	if isFromSelf := in.server == ""; isFromSelf {
 		return true

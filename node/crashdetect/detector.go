@@ -84,17 +84,22 @@ func (d *Detector) Check(node string, onRefused func(context.Context)) {
 		return
 	}
 	d.investigations.Go(func() {
-		ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
-		defer cancel()
-		c, err := d.port.Dial(ctx, node, peer.Control)
-		if err == nil {
-			_ = c.Close()
-			return
-		}
-		if peer.IsRefused(err) {
+		if err := d.dial(node); peer.IsRefused(err) {
 			onRefused(d.ctx)
 		}
 	})
+}
+
+// dial connects to the node and closes the connection. It returns nil if a process responds.
+func (d *Detector) dial(node string) error {
+	ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
+	defer cancel()
+	c, err := d.port.Dial(ctx, node, peer.Control)
+	if err != nil {
+		return err
+	}
+	_ = c.Close()
+	return nil
 }
 
 // recordClosed records that a heartbeat connection with a process of node has closed.
@@ -173,11 +178,8 @@ func (d *Detector) redial(node string, process Process) {
 	pause := redialPause
 	for range redials {
 		dialedAt := d.clock.Precise() // before the dial, because a refusal proves nothing about an earlier time
-		ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
-		c, err := d.port.Dial(ctx, node, peer.Control)
-		cancel()
+		err := d.dial(node)
 		if err == nil {
-			_ = c.Close()
 			return
 		}
 		if peer.IsRefused(err) && !d.onRefused(node, process, dialedAt) {

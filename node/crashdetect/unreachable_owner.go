@@ -25,7 +25,7 @@ const (
 )
 
 // UnreachableOwners finds the nodes that this node cannot reach. It checks only suspected nodes: nodes with stalled
-// requests, excluded nodes, and those that Suspect names. A node that it could not reach is checked until it responds.
+// requests, excluded nodes, and the nodes of Suspect. It checks a node that it could not reach until that node responds.
 //
 // It aborts forwarded requests to owners that this node cannot reach for longer than DeadAfter. A node in the majority
 // partition learns from a commit that the owner is excluded, and aborts such requests then. A node in the minority
@@ -107,34 +107,19 @@ func (u *UnreachableOwners) Run(ctx context.Context) {
 	}
 }
 
-// takeSuspects returns the nodes to check: those in stalled, the excluded ones, those of Suspect, and those that were
+// takeSuspects returns the nodes to check: nodes in stalled, excluded nodes, nodes of Suspect, and nodes that were
 // unreachable at the last check. It forgets the nodes that are neither stalled nor owners.
 func (u *UnreachableOwners) takeSuspects(stalled []string) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	nodes := map[string]bool{}
-	for _, node := range slices.Concat(stalled, u.Excluded()) {
-		nodes[node] = true
-	}
-	for _, known := range []map[string]bool{u.suspects, keysOf(u.unreachable)} {
-		for node := range known {
-			if u.IsOwner(node) {
-				nodes[node] = true
-			}
-		}
-	}
+	owners := slices.AppendSeq(slices.Collect(maps.Keys(u.suspects)), maps.Keys(u.unreachable))
+	owners = slices.DeleteFunc(owners, func(node string) bool { return !u.IsOwner(node) })
 	clear(u.suspects)
-	maps.DeleteFunc(u.unreachable, func(node string, _ failedChecks) bool { return !nodes[node] })
-	return slices.Sorted(maps.Keys(nodes))
-}
-
-// keysOf returns the set of the keys of checks.
-func keysOf(checks map[string]failedChecks) map[string]bool {
-	keys := make(map[string]bool, len(checks))
-	for node := range checks {
-		keys[node] = true
-	}
-	return keys
+	nodes := slices.Concat(stalled, u.Excluded(), owners)
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	maps.DeleteFunc(u.unreachable, func(node string, _ failedChecks) bool { return !slices.Contains(nodes, node) })
+	return nodes
 }
 
 // checkOwner checks whether a node is reachable, and records the result. It aborts the requests to a node that has
@@ -147,30 +132,32 @@ func (u *UnreachableOwners) checkOwner(ctx context.Context, node string, hasStal
 	}
 	switch {
 	case reach == Reached:
-		u.record(node, time.Time{})
+		u.recordReached(node)
 		return
 	case reach == NotChecked || ctx.Err() != nil:
 		return
 	}
-	since := u.record(node, checkStart)
+	since := u.recordFailure(node, checkStart)
 	if hasStalled && time.Since(since) > u.DeadAfter() {
 		count := u.Abort(node)
 		u.Log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
 	}
 }
 
-// record records the result of a check: the start of a failed one, or zero for a successful one. It returns the start of
-// the first failed check.
-func (u *UnreachableOwners) record(node string, failedAt time.Time) (since time.Time) {
+// recordReached records a successful check.
+func (u *UnreachableOwners) recordReached(node string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if failedAt.IsZero() {
-		delete(u.unreachable, node)
-		return time.Time{}
-	}
+	delete(u.unreachable, node)
+}
+
+// recordFailure records a failed check that began at checkStart. It returns when the first failed check began.
+func (u *UnreachableOwners) recordFailure(node string, checkStart time.Time) (since time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	failed, wasUnreachable := u.unreachable[node]
 	if !wasUnreachable {
-		failed.since = failedAt
+		failed.since = checkStart
 	}
 	failed.last = time.Now()
 	if u.unreachable == nil {

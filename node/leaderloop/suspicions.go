@@ -15,9 +15,9 @@ const (
 	suspicionTimeout = time.Second
 )
 
-// spreadSuspicions makes all nodes check the members that a heartbeat reports as unreachable. A node finds out only by
-// its own requests that it cannot reach an owner, and in a cluster with little traffic most nodes have none. Only the
-// answers of most members exclude a node, so a wrong report costs one dial per node.
+// spreadSuspicions makes all nodes check the members that a heartbeat reports as unreachable. A node detects an owner
+// that it cannot reach only by its own requests, and in a cluster with little traffic most nodes have none. Only the
+// reports of most members exclude a node, so a wrong report costs one dial per node.
 func (l *Loop) spreadSuspicions(ctx context.Context, heartbeat ack.Heartbeat) {
 	for _, node := range heartbeat.Unreachable {
 		isRecent := time.Since(l.suspicionsSpreadAt[node]) < suspicionPause
