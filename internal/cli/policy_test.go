@@ -3,6 +3,10 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -126,6 +130,34 @@ func TestEachActionSendsItsReason(t *testing.T) {
 	}
 	if code, _, errOut := run(t, "drain --local --reason rack"); code != 2 || !strings.Contains(errOut, "--reason is stored by the cluster") {
 		t.Errorf("drain --local: exit %d, %q", code, errOut)
+	}
+}
+
+// The commands that are no api.Action also send the reason.
+func TestOtherChangesSendTheirReason(t *testing.T) {
+	requests := make(chan string, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var arguments struct{ Reason string }
+		err := json.NewDecoder(r.Body).Decode(&arguments)
+		requests <- fmt.Sprint(r.Method, " ", r.URL.Path, " ", arguments.Reason, " ", err)
+		w.Header().Set("Server", api.ServerName)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	for line, path := range map[string]string{
+		"settings --dead-after 5s":   "/v1/settings",
+		"upgrade finalize":           "/v1/upgrade",
+		"rotate-secret":              "/v1/rotate-secret",
+		"websockets move-test --all": "/v1/websockets",
+	} {
+		code, _, errOut := run(t, line+" --reason rack --admin="+server.Listener.Addr().String())
+		if code != 0 {
+			t.Fatalf("%s: exit %d: %s", line, code, errOut)
+		}
+		if got, want := <-requests, "POST "+path+" rack <nil>"; got != want {
+			t.Errorf("%s sent %q, want %q", line, got, want)
+		}
 	}
 }
 
