@@ -62,7 +62,7 @@ func rules() []rule {
 		},
 		{
 			name: "a move within a node is neither gained nor released", test: "TestFailedInstanceIsInStatusEventsAndMetrics",
-			edits: edit("node/eventlog.MapChangeRecorder.compare", "		case move.IsWithinNode():\n", "		case move.IsWithinNode() && !PLANTED:\n"),
+			edits: edit("node/eventlog.MapChangeRecorder.compare", "		case list.From == list.To:", "		case list.From == list.To && !PLANTED:"),
 		},
 		{
 			name: "an app instance that is no longer configured is no failure", test: "TestRemovedInstanceIsNotListed",

@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -99,13 +98,11 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 		switch {
 		case committed == c.open.epoch:
 			c.recordCommitLocked(now)
+			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
 		case isNewProposal && isAlreadyCommitted: // recorded below
 		default: // this node has not observed the proposal of this map
 			change := c.compare(previous.Committed(), current.Committed())
 			c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
-		}
-		isRecordedBelow := isNewProposal && isAlreadyCommitted && committed != c.open.epoch
-		if !isRecordedBelow {
 			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
 		}
 	}
@@ -216,52 +213,20 @@ func (c *MapChangeRecorder) CaughtUp(state *ack.State) {
 // compare returns the changes from map base to map next. It lists up to event.MaxMoves pairs of nodes, those with
 // the most moved shards first.
 func (c *MapChangeRecorder) compare(base, next *shardmap.Map) event.Change {
-	change := event.Change{Base: uint64(base.Epoch())}
-	shardsMoved := map[event.ShardMoves]int{} // by the owners From and To
-	numbers := instanceNumbers{base.HasInstances() || next.HasInstances()}
-	for _, move := range shardmap.Diff(base, next) {
-		change.Moved++
+	self, change := string(c.o.Self), event.Change{Base: uint64(base.Epoch())}
+	for i, list := range movedShards(base, next) {
+		count := len(list.Shards)
+		change.Moved += count
 		switch {
-		case move.IsWithinNode():
-		case move.To == c.o.Self:
-			change.Gained++
-		case move.From == c.o.Self:
-			change.Released++
+		case list.From == list.To: // between app instances
+		case list.To == self:
+			change.Gained += count
+		case list.From == self:
+			change.Released += count
 		}
-		shardsMoved[event.ShardMoves{
-			From: string(move.From), FromInstance: numbers.from(move), To: string(move.To), ToInstance: numbers.to(move),
-		}]++
+		if i < event.MaxMoves {
+			change.Moves = append(change.Moves, event.ShardMoves{From: list.From, FromInstance: list.FromInstance, To: list.To, ToInstance: list.ToInstance, Shards: count})
+		}
 	}
-	for moves, count := range shardsMoved {
-		moves.Shards = count
-		change.Moves = append(change.Moves, moves)
-	}
-	slices.SortFunc(change.Moves, func(a, b event.ShardMoves) int {
-		return cmp.Or(
-			cmp.Compare(b.Shards, a.Shards), cmp.Compare(a.From, b.From), cmp.Compare(a.FromInstance, b.FromInstance),
-			cmp.Compare(a.To, b.To), cmp.Compare(a.ToInstance, b.ToInstance),
-		)
-	})
-	change.Moves = slices.Clip(change.Moves[:min(len(change.Moves), event.MaxMoves)])
 	return change
-}
-
-// instanceNumbers returns the numbers of app instances for moves. hasInstances means that a node has several
-// instances; otherwise all numbers are zero.
-type instanceNumbers struct{ hasInstances bool }
-
-// from returns the number of the instance that a shard leaves; zero means none.
-func (in instanceNumbers) from(move shardmap.Move) int {
-	if !in.hasInstances || move.From == "" {
-		return 0
-	}
-	return move.FromInstance.Number()
-}
-
-// to returns the number of the instance that receives a shard; zero means none.
-func (in instanceNumbers) to(move shardmap.Move) int {
-	if !in.hasInstances || move.To == "" {
-		return 0
-	}
-	return move.ToInstance.Number()
 }

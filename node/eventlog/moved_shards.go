@@ -48,3 +48,23 @@ func movedShards(base, next *shardmap.Map) []event.MovedShards {
 	})
 	return lists
 }
+
+// instanceNumbers returns the numbers of app instances for moves. hasInstances means that a node has several
+// instances; otherwise all numbers are zero.
+type instanceNumbers struct{ hasInstances bool }
+
+// from returns the number of the instance that a shard leaves; zero means none.
+func (in instanceNumbers) from(move shardmap.Move) int {
+	if !in.hasInstances || move.From == "" {
+		return 0
+	}
+	return move.FromInstance.Number()
+}
+
+// to returns the number of the instance that receives a shard; zero means none.
+func (in instanceNumbers) to(move shardmap.Move) int {
+	if !in.hasInstances || move.To == "" {
+		return 0
+	}
+	return move.ToInstance.Number()
+}
