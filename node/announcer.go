@@ -37,11 +37,8 @@ func (a *announcer) adopt(id string) error {
 func (a *announcer) tags() gossip.Tags {
 	tags := gossip.Tags{
 		Node: a.options.Dir.Node(), Disk: a.options.Dir.Disk(), Cluster: a.clusterID(), Shards: a.options.Shards, Role: gossip.RoleNode,
-		Zone: a.options.Zone, Region: a.options.Region, Roles: a.options.Roles, Meta: a.options.Meta, Version: a.options.Version, AppVersion: a.options.AppVersion, Endpoints: a.options.Endpoints,
+		Weight: a.options.Weight, Zone: a.options.Zone, Region: a.options.Region, Roles: a.options.Roles, Meta: a.options.Meta, Version: a.options.Version, AppVersion: a.options.AppVersion, Endpoints: a.options.Endpoints,
 		Levels: gossip.Levels{InForce: max(uint8(a.state().FormatVersion()), a.options.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
-	}
-	if a.options.Weight != 1 {
-		tags.Weight = a.options.Weight
 	}
 	if a.options.Gateway {
 		tags.Role = gossip.RoleGateway

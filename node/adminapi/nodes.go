@@ -99,7 +99,7 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *
 		node.AppVersion, node.Version, node.Region = member.Tags.AppVersion, member.Tags.Version, member.Tags.Region
 		node.Roles = append(node.Roles, member.Tags.Roles...)
 		maps.Copy(node.Meta, member.Tags.Meta)
-		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, max(member.Tags.Weight, 1), member.Tags.Endpoints
+		node.Zone, node.Weight, node.Endpoints = member.Tags.Zone, member.Tags.Weight, member.Tags.Endpoints
 		if member.Tags.Role == gossip.RoleGateway {
 			node.Role, node.App = gossip.RoleGateway, "none"
 		}

@@ -58,7 +58,7 @@ type Tags struct {
 	Role string
 	// BootstrapExpect is the number of nodes with which it bootstraps a cluster.
 	BootstrapExpect int
-	// Weight is its share of the shards. Zero means 1, which is not sent.
+	// Weight is its share of the shards. Zero means 1.
 	Weight uint32
 	// Zone is its availability zone.
 	Zone string
@@ -123,7 +123,9 @@ func (t Tags) encode() (map[string]string, error) {
 	addNumber(tagShards, t.Shards)
 	addText(tagRole, t.Role)
 	addNumber(tagExpect, t.BootstrapExpect)
-	addNumber(tagWeight, int(t.Weight))
+	if t.Weight != 1 { // 1 is not sent, to save space
+		addNumber(tagWeight, int(t.Weight))
+	}
 	addText(tagZone, t.Zone)
 	addText(tagRegion, t.Region)
 	addText(tagRoles, nodelabel.JoinRoles(t.Roles))
@@ -255,7 +257,7 @@ func decodeTags(encoded map[string]string) (Tags, error) {
 	}
 	tags.Shards = int(parseNumber(tagShards, 31))
 	tags.BootstrapExpect = int(parseNumber(tagExpect, 31))
-	tags.Weight = uint32(parseNumber(tagWeight, 32))
+	tags.Weight = max(uint32(parseNumber(tagWeight, 32)), 1)
 	tags.Endpoints = decodeEndpoints(encoded)
 	return tags, err
 }

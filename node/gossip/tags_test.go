@@ -33,8 +33,8 @@ func TestEncodedLenIsSerfs(t *testing.T) {
 
 func TestTagsRoundTrip(t *testing.T) {
 	for _, want := range []Tags{
-		{},
-		{Node: "a"},
+		{Weight: 1},
+		{Node: "a", Weight: 1},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", BootstrapExpect: 3, Weight: 1000,
 			Zone: "z", Region: "eu", Roles: []string{"app", "db"}, Meta: map[string]string{"rack": "r7", "x": ""}, Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Exec: true, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
@@ -58,7 +58,7 @@ func TestUnknownTagsAreIgnored(t *testing.T) {
 		"": {}, "1": {}, "-": {}, "1-": {}, "-1": {}, "2-1": {}, "1-256": {}, "1-2-3": {}, "1,4": {}, "+1-2": {},
 	} {
 		got, err := decodeTags(map[string]string{"v": "2", "node": "a", "shards": "7", "level": tag, "later": "x"})
-		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Levels: want}) {
+		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Weight: 1, Levels: want}) {
 			t.Errorf("level %q: %+v, %v, want %v", tag, got, err, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestTagsThatWillNotFitAreFoundAtTheStart(t *testing.T) {
 // that does not start, and the error names the largest setting.
 func TestMetadataOfMaximumSizeFits(t *testing.T) {
 	tags := Tags{
-		Node: "n-a1b2c3", Disk: strings.Repeat("d", 16), Shards: 1024, Role: RoleNode, BootstrapExpect: 3, Weight: 0,
+		Node: "n-a1b2c3", Disk: strings.Repeat("d", 16), Shards: 1024, Role: RoleNode, BootstrapExpect: 3, Weight: 1,
 		Zone: "eu-1a", Region: "eu", Roles: []string{"app", "db"}, Version: "0.1.0-dev",
 		Endpoints: map[string]string{"http": "10.0.0.1:8080", "admin": "10.0.0.1:8081", "peer": "10.0.0.1:7947"},
 	}
@@ -139,7 +139,7 @@ func TestMetadataOfMaximumSizeFits(t *testing.T) {
 	}
 }
 
-// Other members may announce anything: what a node could not announce is ignored.
+// Another member may announce any text. Roles and metadata that are invalid are ignored.
 func TestInvalidLabelsOfOthersAreIgnored(t *testing.T) {
 	tags, err := decodeTags(map[string]string{"v": "2", "node": "a", "roles": "app,b c,,<script>", "meta": "rack=r7,<b>=x,none"})
 	if err != nil || !reflect.DeepEqual(tags.Roles, []string{"app"}) || !reflect.DeepEqual(tags.Meta, map[string]string{"rack": "r7"}) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"shardway/config"
+	"shardway/endpoints"
 	"shardway/internal/nodelabel"
 	"shardway/internal/version"
 	"shardway/node/gossip"
@@ -24,12 +25,9 @@ func checkAnnouncement(conf *config.Config) error {
 	meta, _ := nodelabel.ParseMeta(conf.Meta) // config.Load reports an error
 	tags := gossip.Tags{
 		Node: conf.Node, Disk: strings.Repeat("x", diskIDBytes), Shards: conf.Shards, Role: gossip.RoleNode, BootstrapExpect: conf.BootstrapExpect,
-		Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta,
+		Weight: uint32(conf.Weight), Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta,
 		Version: version.Version, AppVersion: conf.AppVersion,
-		Endpoints: map[string]string{"peer": shortestAddr, "http": shortestAddr},
-	}
-	if conf.Weight != 1 {
-		tags.Weight = uint32(conf.Weight)
+		Endpoints: map[string]string{endpoints.Peer: shortestAddr, endpoints.HTTP: shortestAddr},
 	}
 	if tags.Node == "" {
 		tags.Node = shortestNodeID
