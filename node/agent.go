@@ -444,7 +444,7 @@ func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
 	}
 }
 
-// LeaseGrantedUntil returns the latest time of the clock at which the leader let a lease of this node end.
+// LeaseGrantedUntil returns the latest end of a lease that the leader has granted to this node, by the clock of the node.
 func (a *agent) LeaseGrantedUntil() time.Duration { return time.Duration(a.leaseGranted.Load()) }
 
 // onAnswerAccepted records a response of the leader that protocol has accepted.

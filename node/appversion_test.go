@@ -9,8 +9,8 @@ import (
 	"shardway/node"
 )
 
-// Every node shows the app version of every node, so that a deployment can follow its progress, and the words and the
-// values that operators have given to it.
+// Every node shows the app version of every node, so that a deployment can follow its progress. It also shows the
+// region, the roles and the metadata.
 func TestEveryNodeKnowsTheLabelsOfAllNodes(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {

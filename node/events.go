@@ -30,8 +30,8 @@ func (n *Node) onSnapshot(direction string, size int64, d time.Duration) {
 	}
 }
 
-// recordJoinSteps records the steps of the join that members, the state of gossip, and servers, Raft's configuration,
-// show.
+// recordJoinSteps records the steps of the join that have ended according to the members of gossip and the servers of
+// Raft's configuration.
 func (n *Node) recordJoinSteps(members []gossip.Member, servers []consensus.Server) {
 	for _, member := range members {
 		if member.Node && member.Status == gossip.Alive && member.ID != string(n.self) {

@@ -34,13 +34,13 @@ func (n *Node) newGossipDepartures() *gossipDepartures {
 
 // observe handles the current members of gossip. A new leadership receives all departures.
 func (d *gossipDepartures) observe(members []gossip.Member) {
-	leads := d.leadership()
-	isNewLeadership := leads != d.lastLeadership
-	d.lastLeadership = leads
+	leadership := d.leadership()
+	isNewLeadership := leadership != d.lastLeadership
+	d.lastLeadership = leadership
 	for _, member := range members {
 		hasDeparted := member.Status == gossip.Failed || member.Status == gossip.Left
-		isNews := hasDeparted != d.departed[member.ID] || hasDeparted && isNewLeadership
-		if !member.Node || !isNews || hasDeparted && !d.isOwner(member.ID) {
+		isNew := hasDeparted != d.departed[member.ID] || hasDeparted && isNewLeadership
+		if !member.Node || !isNew || hasDeparted && !d.isOwner(member.ID) {
 			continue
 		}
 		if hasDeparted {
@@ -49,7 +49,7 @@ func (d *gossipDepartures) observe(members []gossip.Member) {
 		} else {
 			delete(d.departed, member.ID)
 		}
-		if leads == nil {
+		if leadership == nil {
 			continue
 		}
 		d.send(leader.GossipStatus{Node: shardmap.NodeID(member.ID), Failed: hasDeparted})

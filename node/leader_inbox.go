@@ -29,12 +29,12 @@ type leaderInbox struct {
 	timing     func() ack.Timing // timing of the cluster
 	log        zerolog.Logger
 
-	heartbeats *heartbeat.Server // serves the heartbeat streams; set by heartbeatServer, before this node can lead
+	heartbeats *heartbeat.Server // serves the heartbeat streams; set by initHeartbeats
 }
 
-// heartbeatServer creates the server of the heartbeat streams that other nodes open. The end of a stream
+// initHeartbeats creates the server of the heartbeat streams that other nodes open. The end of a stream
 // without a goodbye starts a check whether the node crashed.
-func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
+func (b *leaderInbox) initHeartbeats() {
 	b.heartbeats = &heartbeat.Server{
 		Deliver: b.deliverHeartbeat, OnAccepted: b.records.LearnHeartbeat, InvalidLog: &b.invalidLog, Log: b.log,
 		OnClosed: func(last ack.Heartbeat) {
@@ -44,7 +44,6 @@ func (b *leaderInbox) heartbeatServer() *heartbeat.Server {
 			}
 		},
 	}
-	return b.heartbeats
 }
 
 // checkAfterDeparture dials a node that failed or left according to gossip, if this node leads. If no process listens at

@@ -70,9 +70,9 @@ func runDeparture(t *testing.T, test func(*departure)) {
 		detector.Start(ctx)
 		d.inbox = &leaderInbox{leadership: new(atomic.Pointer[leaderloop.Leadership]), crashes: detector, timing: ack.DefaultTiming, log: zerolog.Nop()}
 		d.inbox.leadership.Store(leadership)
-		server := d.inbox.heartbeatServer()
-		server.Deliver = func(context.Context, heartbeat.Received) {}
-		port.Handle(peer.Heartbeat, server.ServeStream)
+		d.inbox.initHeartbeats()
+		d.inbox.heartbeats.Deliver = func(context.Context, heartbeat.Received) {}
+		port.Handle(peer.Heartbeat, d.inbox.heartbeats.ServeStream)
 
 		listener, err := hosts["a"].Listen(":1")
 		if err != nil {

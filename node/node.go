@@ -87,7 +87,7 @@ type Node struct {
 	crashDetector  *crashdetect.Detector          // detects that processes of other nodes have ended
 	poisonDetector *crashdetect.PoisonDetector    // detects keys whose requests may end processes
 	unreachable    *crashdetect.UnreachableOwners // finds the nodes that this node cannot reach
-	diskRecords    *identity.Records              // what the other nodes have stated about their disks
+	diskRecords    *identity.Records              // statements of the other nodes about their disks
 	greeter        *identity.Greeter              // exchanges these statements with the other voters
 	addressChanges *identity.AddressChanges       // detects nodes whose addresses have changed
 	rotation       *rotation.Rotation             // rotation of the cluster secret
@@ -314,6 +314,7 @@ func (n *Node) newLeadership() {
 	runner.elections, runner.sendHeartbeat = n.metrics.Elections, func() { chanutil.Notify(n.agent.heartbeatNow) }
 	runner.newLoop = func(term uint64) *leaderloop.Loop { return leaderloop.New(n.leaderOptions(), term) }
 	n.leaderInbox = &leaderInbox{leadership: &runner.leadership, records: n.diskRecords, crashes: n.crashDetector, ownAnswers: make(chan ack.Answer, 1), timing: n.view.Timing, log: n.log}
+	n.leaderInbox.initHeartbeats()
 	rotationCluster := rotationCluster{view: n.view, client: n.client, leaderClient: n.leaderClient}
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: n.options.Secrets, Cluster: rotationCluster, Log: n.options.Log})
 }
@@ -518,6 +519,8 @@ func (n *Node) newAgent() {
 		appWatch:   n.appWatches[0],
 		instances:  n.instances,
 
+		unreachable: n.unreachable.Unreachable,
+
 		answers: make(chan ack.Answer), ownAnswers: n.leaderInbox.ownAnswers, persistentDuplicate: make(chan string, 1),
 		overdue:          overdueDetector{report: n.options.Overdue},
 		orphanedForwards: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded},
@@ -528,7 +531,6 @@ func (n *Node) newAgent() {
 		receivedAt:       make(map[shardmap.Shard]time.Duration),
 		startedAt:        n.options.Clock.Precise(),
 	}
-	a.unreachable = n.unreachable.Unreachable
 	n.agent = a
 	a.boot.Store(n.options.Dir.Boot())
 	if c, ok := n.options.Clock.(clock.CPUTimer); ok {

@@ -35,8 +35,8 @@ type Options struct {
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32
 	Zone   string
-	// Region is the name of the region of the node. Roles and Meta are the words and the values that an operator gives
-	// to the node; see package nodelabel. The node announces them, and does not interpret them.
+	// Region is the name of the region of the node. Roles and Meta are its roles and its metadata; see package nodelabel.
+	// The node announces them, and does not interpret them.
 	Region string
 	Roles  []string
 	Meta   map[string]string

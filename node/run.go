@@ -150,7 +150,7 @@ func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 	n.view.Update()
 	s.Spawn(ctx, "membership view", n.followMembership)
 	n.startCrashDetection(ctx, s)
-	n.registerPeerHandlers() //nolint:contextcheck // a check whether a peer has crashed outlives the stream of the peer
+	n.registerPeerHandlers()
 	s.Push("mux sessions", func() {
 		n.router.RequestStreams.Outgoing.Close()
 		n.router.WebSocketStreams.Outgoing.Close()
@@ -182,7 +182,7 @@ func (n *Node) startCrashDetection(ctx context.Context, s *shutdown.Stack) {
 // registerPeerHandlers registers the handlers of the streams that other nodes open at the peer port.
 func (n *Node) registerPeerHandlers() {
 	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.leaderInbox.heartbeatServer().ServeStream)
+	n.port.Handle(peer.Heartbeat, n.leaderInbox.heartbeats.ServeStream)
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))

@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// isWatchedOwner reports whether this node reports to the leader that it cannot reach the other node: that is a member of
-// the map, or was excluded because most members could not reach it.
+// isWatchedOwner reports whether this node must inform the leader if it cannot reach another node. Such a node is a member
+// of the map, or was excluded because most members could not reach it.
 func (n *Node) isWatchedOwner(node string) bool {
 	id, state := shardmap.NodeID(node), n.fsm.state.Load()
 	if id == n.self {

@@ -3,8 +3,8 @@
 //
 //	--role, --meta  ──►  CheckRoles, ParseMeta  ──►  JoinRoles, Meta.String  ──►  gossip  ──►  SplitRoles, SplitMeta
 //
-// The Check functions return errors for an operator. The Split functions read input from other machines: they ignore
-// what the Check functions reject.
+// The Check functions return errors for an operator. The Split functions read input from other machines. They ignore
+// each part of the input that the Check functions would reject.
 package nodelabel
 
 import (

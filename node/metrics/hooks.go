@@ -29,7 +29,7 @@ type Hooks struct {
 	failed map[shardmap.Shard]failedCall
 }
 
-// failedCall identifies what a failed call was for. A call for the same repeats it.
+// failedCall identifies a failed call for a shard. A later call with the same hook and epoch repeats it.
 type failedCall struct {
 	kind  ackagent.HookKind
 	epoch shardmap.Epoch // ownership epoch of the shard
