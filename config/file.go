@@ -138,7 +138,7 @@ func (s setting) example() string {
 	if strings.Contains(word, ": ") {
 		word = "'" + word + "'"
 	}
-	if s.isList {
+	if s.isList() {
 		return "[" + word + "]"
 	}
 	if word == "" {

@@ -21,7 +21,7 @@ func Flags() []Flag {
 	table := settings()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
-		flag := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList}
+		flag := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList()}
 		if !s.flagOnly {
 			flag.YAML = s.yaml()
 		}

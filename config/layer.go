@@ -98,7 +98,7 @@ func (l layer) checkRepetition(match setting, text string) *Problem {
 // add records one occurrence of a flag.
 func (l layer) add(match setting, val string) {
 	given := layerValue{texts: []string{val}, origin: "flag"}
-	if match.isList {
+	if match.isList() {
 		given.texts = append(l[match.name].texts, splitList(val, match.separator)...)
 		if val == "" && match.emptyResets {
 			given.texts = nil
@@ -129,7 +129,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 		}
 		if i := slices.Index(known, name); i >= 0 {
 			texts := []string{text}
-			if table[i].isList {
+			if table[i].isList() {
 				texts = splitList(text, table[i].separator)
 			}
 			result[table[i].name] = layerValue{texts: texts, origin: name}

@@ -44,7 +44,7 @@ func Settings() []Setting {
 	var all []Setting
 	var zero Config
 	for _, s := range settings() {
-		all = append(all, Setting{Name: s.name, IsList: s.isList, ZeroText: zeroText(s.valueOf(&zero))})
+		all = append(all, Setting{Name: s.name, IsList: s.isList(), ZeroText: zeroText(s.valueOf(&zero))})
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/address"
+	"shardway/internal/nodelabel"
 	"shardway/internal/timingrules"
 	"shardway/keysource"
 )
@@ -17,8 +18,7 @@ type setting struct {
 	defaults      []string                   // default in the syntax of the setting; empty means none
 	shownDefault  string                     // default in words, if defaults does not describe it
 	metavar       string                     // placeholder of the value in the help; empty means a switch
-	isList        bool                       // a list: the flag may be repeated
-	separator     string                     // with isList, what separates the elements in one text
+	separator     string                     // of the elements of a list in one text; empty means that the value is no list
 	group         string                     // heading in the help
 	help          string                     // one line
 	valueOf       func(*Config) settingValue // returns the field of a Config, to parse, check and format it
@@ -46,15 +46,18 @@ func newSetting(name, metavar, defaultText, help string, valueOf func(*Config) s
 	return row
 }
 
+// isList reports whether the value is a list. The flag of a list may be repeated.
+func (s setting) isList() bool { return s.separator != "" }
+
 // asList makes the setting a list whose elements are separated by commas in one text.
 func (s setting) asList() setting {
-	s.isList, s.separator = true, ","
+	s.separator = ","
 	return s
 }
 
 // asLines makes the setting a list whose elements are lines in one text, because they may contain commas.
 func (s setting) asLines() setting {
-	s.isList, s.separator = true, "\n"
+	s.separator = "\n"
 	return s
 }
 
@@ -155,9 +158,9 @@ func nodeSettings() []setting {
 		newSetting("health-host", "HOST", "", "with --health, Host header of the request",
 			func(c *Config) settingValue { return textValue{&c.HealthHost, checkHealthHost} }).withShownDefault("the address of the app"),
 		newSetting("health-header", "NAME: VALUE", "", "with --health, header field of the request, like X-Forwarded-Proto: https; one in each line of the variable",
-			func(c *Config) settingValue { return textListValue{&c.HealthHeaders, checkHealthHeader} }).asLines(),
+			func(c *Config) settingValue { return textListValue{&c.HealthHeaders, eachText(checkHealthHeader)} }).asLines(),
 		newSetting("health-status", "STATUS", "200-399", "with --health, status of the response of a healthy app: codes and ranges like 200, 200-399 or 2xx",
-			func(c *Config) settingValue { return textListValue{&c.HealthStatus, checkStatusRange} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.HealthStatus, eachText(checkStatusRange)} }).asList(),
 		newSetting("health-body", "TEXT", "", "with --health, text in the first 64 KiB of the body of the response of a healthy app",
 			func(c *Config) settingValue { return textValue{&c.HealthBody, checkHealthBody} }).withShownDefault("any"),
 		newSetting("hooks", "URL|PATH", "", "address, or path of the app, to which the node sends hook calls; clients get 404 for the path",
@@ -187,9 +190,9 @@ func nodeSettings() []setting {
 		newSetting("region", "NAME", "", "region of this node, which nodes and status show",
 			func(c *Config) settingValue { return textValue{&c.Region, checkID} }),
 		newSetting("role", "NAME", "", "role of this node, a word of your choice, which nodes and status show",
-			func(c *Config) settingValue { return roleListValue{&c.Roles} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.Roles, checkRoles} }).asList(),
 		newSetting("meta", "KEY=VALUE", "", "metadata of this node, which nodes and status show; up to 16 entries with 256 bytes together",
-			func(c *Config) settingValue { return metaListValue{&c.Meta} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.Meta, checkMeta} }).asList(),
 	)
 }
 
@@ -223,7 +226,7 @@ func addressSettings() []setting {
 func clusterSettings() []setting {
 	return inGroup("Cluster",
 		newSetting("join", "ADDR", "", "gossip address of a node, or a DNS name; all its addresses (A, AAAA, SRV) are tried",
-			func(c *Config) settingValue { return textListValue{&c.Join, checkJoin} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.Join, eachText(checkJoin)} }).asList(),
 		newSetting("bootstrap-expect", "N", "1", "number of nodes that must be present before they create a new cluster, from 1 to 9",
 			func(c *Config) settingValue { return numberValue{field: &c.BootstrapExpect, min: 1, max: maxVoters} }),
 		newSetting("shards", "N", "1024", "number of shards, fixed when the cluster is created",
@@ -250,7 +253,7 @@ func clusterSettings() []setting {
 func requestSettings() []setting {
 	return inGroup("Requests",
 		newSetting("key", "SOURCE", keysource.Default, "source of the request's key, such as header:NAME, path:N, query:NAME, cookie:NAME, wrap:cookie:NAME, jwt:CLAIM, json:/POINTER, form:FIELD or host; tried in order",
-			func(c *Config) settingValue { return textListValue{&c.Keys, checkKeySource} }).asList().asReloadable(),
+			func(c *Config) settingValue { return textListValue{&c.Keys, eachText(checkKeySource)} }).asList().asReloadable(),
 		newSetting("on-missing-key", "reject|local|hash-path|cookie", "reject", "what to do with a request without a key",
 			func(c *Config) settingValue {
 				return choiceValue[keysource.Missing]{&c.OnMissingKey, keysource.Missings()}
@@ -413,7 +416,7 @@ func adminSettings() []setting {
 		newSetting("admin-write-ca", "FILE", "", "certificate authorities of clients that may also make changes, PEM",
 			func(c *Config) settingValue { return textValue{field: &c.AdminWriteCA} }),
 		newSetting("admin-host", "NAME", "", "host name by which browsers may call the admin port, besides IP addresses and localhost",
-			func(c *Config) settingValue { return textListValue{&c.AdminHosts, checkHostName} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.AdminHosts, eachText(checkHostName)} }).asList(),
 	)
 }
 
@@ -436,7 +439,7 @@ func operationSettings() []setting {
 		newSetting("webhook", "URL", "", "http or https address to which this node sends its events, as CloudEvents in JSON batches",
 			func(c *Config) settingValue { return textValue{&c.Webhook, checkWebhook} }).withShownDefault("none").asReloadable().withSecrets(address.RedactURL),
 		newSetting("disable", "NAME", "", "optimization that this node does not use, to diagnose problems: event-loop, multiplexing, parking or splice",
-			func(c *Config) settingValue { return textListValue{&c.Disable, checkOptimization} }).asList(),
+			func(c *Config) settingValue { return textListValue{&c.Disable, eachText(checkOptimization)} }).asList(),
 	)
 }
 
@@ -490,6 +493,15 @@ func checkProbePath(path string) *valueProblem {
 		return &valueProblem{"a path with a query", "leave out what begins with the ?: the query of a request is not looked at"}
 	}
 	return checkPath(path)
+}
+
+// checkRoles checks the roles of a node.
+func checkRoles(roles []string) *valueProblem { return problemOf(nodelabel.CheckRoles(roles)) }
+
+// checkMeta checks the metadata entries of a node.
+func checkMeta(entries []string) *valueProblem {
+	_, err := nodelabel.ParseMeta(entries)
+	return problemOf(err)
 }
 
 // checkWebhook checks the URL of the receiver of events.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"shardway/internal/nodelabel"
 	"shardway/internal/timingrules"
 )
 
@@ -246,10 +245,10 @@ func (v boolValue) set(texts []string) *valueProblem {
 func (v boolValue) check() *valueProblem { return nil }
 func (v boolValue) String() string       { return strconv.FormatBool(*v.field) }
 
-// textListValue is any number of texts, each with the same grammar.
+// textListValue is any number of texts.
 type textListValue struct {
 	field    *[]string
-	validate func(string) *valueProblem
+	validate func([]string) *valueProblem // checks all texts together
 }
 
 func (v textListValue) set(texts []string) *valueProblem {
@@ -257,16 +256,20 @@ func (v textListValue) set(texts []string) *valueProblem {
 	return nil
 }
 
-func (v textListValue) check() *valueProblem {
-	for _, text := range *v.field {
-		if problem := v.validate(text); problem != nil {
-			return &valueProblem{strconv.Quote(text) + ": " + problem.message, problem.remedy}
-		}
-	}
-	return nil
-}
+func (v textListValue) check() *valueProblem { return v.validate(*v.field) }
+func (v textListValue) String() string       { return strings.Join(*v.field, ",") }
 
-func (v textListValue) String() string { return strings.Join(*v.field, ",") }
+// eachText returns a check of texts that have the same grammar. validate checks one of them.
+func eachText(validate func(string) *valueProblem) func([]string) *valueProblem {
+	return func(texts []string) *valueProblem {
+		for _, text := range texts {
+			if problem := validate(text); problem != nil {
+				return &valueProblem{strconv.Quote(text) + ": " + problem.message, problem.remedy}
+			}
+		}
+		return nil
+	}
+}
 
 // networkListValue is a list of networks. A single address is a network with one address.
 type networkListValue struct{ field *[]netip.Prefix }
@@ -297,32 +300,6 @@ func (v networkListValue) String() string {
 	}
 	return strings.Join(words, ",")
 }
-
-// roleListValue is a list of roles of the node.
-type roleListValue struct{ field *[]string }
-
-func (v roleListValue) set(texts []string) *valueProblem {
-	*v.field = slices.Clone(texts)
-	return nil
-}
-
-func (v roleListValue) check() *valueProblem { return problemOf(nodelabel.CheckRoles(*v.field)) }
-func (v roleListValue) String() string       { return strings.Join(*v.field, ",") }
-
-// metaListValue is a list of metadata entries, key=value.
-type metaListValue struct{ field *[]string }
-
-func (v metaListValue) set(texts []string) *valueProblem {
-	*v.field = slices.Clone(texts)
-	return nil
-}
-
-func (v metaListValue) check() *valueProblem {
-	_, err := nodelabel.ParseMeta(*v.field)
-	return problemOf(err)
-}
-
-func (v metaListValue) String() string { return strings.Join(*v.field, ",") }
 
 // endpointListValue is a list of name=address.
 type endpointListValue struct{ field *[]Endpoint }
