@@ -12,27 +12,31 @@ func (s *Server) warningOf(action api.Action) string {
 	if action.Verb != api.Pin || action.Node == "" {
 		return ""
 	}
-	return pinWarning(action, s.api.Cluster.Status().Nodes)
+	owner := ""
+	if shards := s.api.Cluster.Shards().Shards; int(action.Shard) < len(shards) {
+		owner = shards[action.Shard].Owner
+	}
+	return pinWarning(action, owner, s.api.Cluster.Status().Nodes)
 }
 
 // pinWarning returns what happens to a pinned shard until the node of the pin can own it, or "" if the node
-// can own it now.
-func pinWarning(action api.Action, nodes []api.Node) string {
-	state := pinState(action.Node, nodes)
+// can own it now. owner is the current owner of the shard.
+func pinWarning(action api.Action, owner string, nodes []api.Node) string {
+	state := pinState(action.Node, owner, nodes)
 	if state == "" {
 		return ""
 	}
 	until := fmt.Sprintf("node %q %s: until it can own shards, shard %d ", action.Node, state, action.Shard)
 	for _, fallback := range action.Fallbacks {
-		if pinState(fallback, nodes) == "" {
+		if pinState(fallback, owner, nodes) == "" {
 			return until + fmt.Sprintf("belongs to node %q, the next node of the pin, and then moves to node %q", fallback, action.Node)
 		}
 	}
 	return until + fmt.Sprintf("is placed as if it had no pin, and then moves to node %q", action.Node)
 }
 
-// pinState returns why a node cannot own a pinned shard now, or "" if it can.
-func pinState(id string, nodes []api.Node) string {
+// pinState returns why a node cannot own a pinned shard now, or "" if it can. A cordoned node keeps the shards that it owns.
+func pinState(id, owner string, nodes []api.Node) string {
 	i := slices.IndexFunc(nodes, func(node api.Node) bool { return node.ID == id })
 	if i < 0 {
 		return "is not known to this node"
@@ -41,7 +45,7 @@ func pinState(id string, nodes []api.Node) string {
 	switch {
 	case node.Role == "gateway":
 		return "is a gateway"
-	case node.State == "active":
+	case node.State == "active", node.State == "cordoned" && id == owner:
 		return ""
 	case node.State == "failed", node.State == "suspect", node.State == "left":
 		return "is not alive (" + node.State + ")"

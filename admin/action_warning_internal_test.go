@@ -14,19 +14,23 @@ func TestPinWarnsAboutNodesThatCannotOwnShards(t *testing.T) {
 	for _, tc := range []struct {
 		node      string
 		fallbacks []string
+		owner     string
 		want      string
 	}{
-		{"n1", nil, ""},
-		{"n1", []string{"n2"}, ""},
-		{"n2", nil, `node "n2" is not alive (failed): until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n2"`},
-		{"n2", []string{"n5", "n1"}, `node "n2" is not alive (failed): until it can own shards, shard 7 belongs to node "n1", the next node of the pin, and then moves to node "n2"`},
-		{"n2", []string{"n5", "n6"}, `node "n2" is not alive (failed): until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n2"`},
-		{"n3", nil, `node "n3" is cordoned: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n3"`},
-		{"n4", nil, `node "n4" is a gateway: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n4"`},
-		{"n9", nil, `node "n9" is not known to this node: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n9"`},
+		{node: "n1"},
+		{node: "n1", fallbacks: []string{"n2"}},
+		{node: "n3", owner: "n3"},
+		{node: "n2", fallbacks: []string{"n3"}, owner: "n3", want: `node "n2" is not alive (failed): until it can own shards, shard 7 belongs to node "n3", the next node of the pin, and then moves to node "n2"`},
+		{node: "n2", owner: "n2", want: `node "n2" is not alive (failed): until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n2"`},
+		{node: "n2", want: `node "n2" is not alive (failed): until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n2"`},
+		{node: "n2", fallbacks: []string{"n5", "n1"}, want: `node "n2" is not alive (failed): until it can own shards, shard 7 belongs to node "n1", the next node of the pin, and then moves to node "n2"`},
+		{node: "n2", fallbacks: []string{"n5", "n6"}, want: `node "n2" is not alive (failed): until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n2"`},
+		{node: "n3", want: `node "n3" is cordoned: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n3"`},
+		{node: "n4", want: `node "n4" is a gateway: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n4"`},
+		{node: "n9", want: `node "n9" is not known to this node: until it can own shards, shard 7 is placed as if it had no pin, and then moves to node "n9"`},
 	} {
 		action := api.Action{Verb: api.Pin, Shard: 7, Node: tc.node, Fallbacks: tc.fallbacks}
-		if got := pinWarning(action, nodes); got != tc.want {
+		if got := pinWarning(action, tc.owner, nodes); got != tc.want {
 			t.Errorf("pin to %s, then %v: %q, want %q", tc.node, tc.fallbacks, got, tc.want)
 		}
 	}
