@@ -65,7 +65,8 @@ const (
 	// NotReleased means that shards moved away from Node although its app had not released them.
 	// Node reports it with the Reason; see Unreleased.
 	NotReleased
-	// ProcessFailed means that a process of the app of Node (--exec) did not become ready, or exited without being stopped by the node, for Reason.
+	// ProcessFailed means that a process of the app of Node (--exec) did not become ready, or exited without being
+	// stopped by the node, for Reason.
 	ProcessFailed
 	// ActionRequested means that a client of the admin API of the reporting node requested a change;
 	// see AdminAction.

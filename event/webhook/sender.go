@@ -64,8 +64,8 @@ type Sender struct {
 	batchLimit   int         // maximum number of events of the next request
 	rejections   int         // rejections in a row of an event that was alone in a request
 	backoff      time.Duration
-	failureLog   time.Time // of the last log line about a failure
-	lossLog      time.Time // of the last log line about lost events
+	failureLogAt time.Time // of the last log line about a failure
+	lossLogAt    time.Time // of the last log line about lost events
 }
 
 // New returns a sender. It starts nothing. It returns an error if the URL is invalid.
@@ -134,7 +134,7 @@ func (s *Sender) wait(ctx context.Context, wake <-chan struct{}, pause <-chan ti
 		s.collect(ctx)
 	case <-pause:
 	case <-s.retarget:
-		s.backoff, s.rejections, s.batchLimit, s.failureLog = 0, 0, maxBatch, time.Time{}
+		s.backoff, s.rejections, s.batchLimit, s.failureLogAt = 0, 0, maxBatch, time.Time{}
 		s.stats.recordTarget()
 	case <-ctx.Done():
 	}
@@ -179,10 +179,19 @@ func (s *Sender) recordLoss(lost event.Event) {
 	s.stats.lost.Add(lost.Missed)
 	lost.Missed += s.lost.Missed
 	s.lost = lost
-	if now := time.Now(); s.lossLog.IsZero() || now.Sub(s.lossLog) >= logInterval {
-		s.lossLog = now
+	if isLogDue(&s.lossLogAt) {
 		s.o.Log.Warn().Uint64("lost", s.stats.lost.Load()).Msg("webhook events lost")
 	}
+}
+
+// isLogDue reports whether logInterval has passed since the time last, and then sets last to now. Zero means never.
+func isLogDue(last *time.Time) bool {
+	now := time.Now()
+	if !last.IsZero() && now.Sub(*last) < logInterval {
+		return false
+	}
+	*last = now
+	return true
 }
 
 // deliver sends a batch with the first of the events, and returns the time to wait before the next request.
@@ -240,8 +249,8 @@ func (s *Sender) recordSuccess(target *url.URL, events []event.Event) {
 	}
 	s.acknowledge(&events[len(events)-1])
 	s.backoff, s.rejections, s.batchLimit = 0, 0, min(2*s.batchLimit, maxBatch)
-	if s.stats.recordRequest("") && !s.failureLog.IsZero() {
-		s.failureLog = time.Time{}
+	if s.stats.recordRequest("") && !s.failureLogAt.IsZero() {
+		s.failureLogAt = time.Time{}
 		s.o.Log.Info().Str("receiver", address.RedactURL(target.String())).Msg("webhook receiver acknowledges again")
 	}
 }
@@ -249,8 +258,7 @@ func (s *Sender) recordSuccess(target *url.URL, events []event.Event) {
 // recordFailure records that a request has failed, and logs it. pause is the time until the next request.
 func (s *Sender) recordFailure(target *url.URL, err error, pause time.Duration) {
 	s.stats.recordRequest(err.Error())
-	if now := time.Now(); s.failureLog.IsZero() || now.Sub(s.failureLog) >= logInterval {
-		s.failureLog = now
+	if isLogDue(&s.failureLogAt) {
 		s.o.Log.Warn().Err(err).Str("receiver", address.RedactURL(target.String())).Dur("retry_in", pause).Msg("webhook failed, will retry")
 	}
 }
