@@ -67,7 +67,7 @@ type ClusterHealth struct {
 	Time time.Time
 }
 
-// clusterView is the present state of the cluster, as the node observes it. Its functions do not block.
+// clusterView is the current state of the cluster, as the node observes it. Its functions do not block.
 type clusterView struct {
 	presentNodes func() []string                     // the nodes whose processes run
 	epochs       func() (proposed, committed uint64) // of the newest proposal and of the map in force
@@ -239,7 +239,7 @@ func (c *callbacks) setHealth(ctx context.Context, state, reason string, at time
 }
 
 // skipToPresent is called if events were missed. It skips the events in the ring, and calls the callbacks for the
-// differences between the last known state and the present one.
+// differences between the last known state and the current one.
 func (c *callbacks) skipToPresent(ctx context.Context, cursor *event.Cursor, at time.Time) {
 	c.log.Warn().Msg("callbacks too slow, events missed")
 	const batch = 256

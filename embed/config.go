@@ -23,6 +23,13 @@ type Config struct {
 	// shards. A nil hook does nothing. If all three are nil, a shard is served as soon as this node owns
 	// it. Hooks are called concurrently, but not for the same shard.
 	Acquire, Release, Lost HookFunc
+
+	// The following six callbacks are optional. They are called while Run runs. One goroutine calls them, one at a time and
+	// in the order of the events, so a slow callback delays the others, but never the node. Up to 1,024 events wait. Beyond
+	// that, the callbacks skip events, and report the difference to the current state once (ReasonMissed). A panic is
+	// logged, and the next callback follows. ctx ends when the node has stopped. Run then waits for the callbacks of the
+	// remaining events, for up to 5 s.
+
 	// NodeJoined is called when a node has joined the cluster that this node has not seen before. When this
 	// node starts, it is called for each node that it finds, and for itself. NodeRejoined is called when a node is back
 	// that this node has seen before, and NodeLeft when a node has left, failed or was removed, or restarts in place.
@@ -33,13 +40,8 @@ type Config struct {
 	// completion with the same Epoch before the next start.
 	RebalanceStarted, RebalanceCompleted func(ctx context.Context, r Rebalance)
 	// ClusterHealthChanged is called when the cluster has another state than in the previous call.
-	//
-	// The six callbacks from NodeJoined on are optional. They are called while Run runs. One goroutine calls them, one at a
-	// time and in the order of the events, so a slow callback delays the others, but never the node. Up to 1,024 events
-	// wait. Beyond that, the callbacks skip events, and report the difference to the present state once (ReasonMissed).
-	// A panic is logged, and the next callback follows. ctx ends when the node has stopped. Run then waits for the
-	// callbacks of the remaining events, for up to 5 s.
 	ClusterHealthChanged func(ctx context.Context, h ClusterHealth)
+
 	// Exit is called if a handler has not returned although another node may now run its shard. It
 	// must end the process. nil means a log line and os.Exit(1). If Exit returns, only fencing by the
 	// epoch protects the data of the app.

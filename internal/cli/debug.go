@@ -136,7 +136,8 @@ func (c *debugCommand) collect(ctx context.Context, session *session, client *cl
 }
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
-// the content of all secret files, and the fields of health checks, to the redactor, because other files may contain the same secrets.
+// the content of all secret files, and the fields of health checks, to the redactor, because other
+// files may contain the same secrets.
 func (c *debugCommand) settings(session *session, secrets *bundle.Redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {

@@ -300,8 +300,8 @@ func (e *FileError) Error() string { return "--" + e.Flag + ": " + e.Err.Error()
 func (e *FileError) Unwrap() error { return e.Err }
 
 // CheckFiles reads all configured files with credentials, as New does. It checks whether the data
-// directory is writable, and whether the announcement of the node can fit into its gossip tags. Certificates for connections between nodes are checked for the configured
-// node ID, if there is one.
+// directory is writable, and whether the announcement of the node can fit into its gossip tags. It
+// checks certificates for connections between nodes for the configured node ID, if there is one.
 func CheckFiles(conf *config.Config) (problems []*FileError) {
 	add := func(err error) {
 		if problem, ok := errors.AsType[*FileError](err); ok {
