@@ -51,9 +51,9 @@ type Drop struct {
 	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
 	Cause DropCause
-	// MissedAcks is the number of its consecutive drops for a repeatable cause, such as a missed
-	// acknowledgement. It determines how long the node must wait before it gets shards again.
-	MissedAcks uint32
+	// ConsecutiveDrops is the number of consecutive drops of the node for a cause that IsRepeatable. It
+	// determines how long the node must wait before it gets shards again.
+	ConsecutiveDrops uint32
 	// InForce is true until a proposal contains the node again.
 	InForce bool
 }
@@ -94,7 +94,7 @@ func (dr dropRecords) withProposal(proposed *shardmap.Map, records []DropRecord)
 	}
 	for _, record := range records {
 		if !proposed.IsMember(record.Node) {
-			setKey(&drops, record.Node, Drop{Epoch: proposed.Epoch(), Cause: record.Cause, MissedAcks: record.MissedAcks, InForce: true})
+			setKey(&drops, record.Node, Drop{Epoch: proposed.Epoch(), Cause: record.Cause, ConsecutiveDrops: record.ConsecutiveDrops, InForce: true})
 		}
 	}
 	drops.limit()

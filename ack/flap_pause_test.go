@@ -16,8 +16,8 @@ func TestNodeThatMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
 		s.until("c is dropped", func() bool { return s.state.IsDropped("c") })
 		dropped := s.now
 		s.until("the others go on", func() bool { return !s.state.HasOpenProposal() })
-		if got, _ := s.state.Drop("c"); got.MissedAcks != uint32(i+1) {
-			t.Errorf("drop %d: %d missed acknowledgements, want %d", i, got.MissedAcks, i+1)
+		if got, _ := s.state.Drop("c"); got.ConsecutiveDrops != uint32(i+1) {
+			t.Errorf("drop %d: %d consecutive drops, want %d", i, got.ConsecutiveDrops, i+1)
 		}
 		c.held = false
 		s.until("c is back", func() bool { return s.serves("c") })

@@ -25,15 +25,16 @@ const InstancesFormatVersion FormatVersion = 3
 // HasInstances reports whether data of this format version can contain app instances.
 func (v FormatVersion) HasInstances() bool { return v >= InstancesFormatVersion }
 
-// ReasonsFormatVersion is the first format version that contains the reasons of operators. Changes of an
-// earlier format version are encoded without them.
+// ReasonsFormatVersion is the first format version that contains the reasons of operators, and pins to
+// several nodes. Changes of an earlier format version are encoded without them.
 const ReasonsFormatVersion FormatVersion = 3
 
-// HasReasons reports whether data of this format version contains the reasons of operators.
+// HasReasons reports whether data of this format version contains the reasons of operators, and the
+// fallbacks of pins.
 func (v FormatVersion) HasReasons() bool { return v >= ReasonsFormatVersion }
 
 // PeerReportsFormatVersion is the first format version in which heartbeats can contain unreachable nodes,
-// and the log exclusions because of them.
+// and log entries can exclude such nodes.
 const PeerReportsFormatVersion = InstancesFormatVersion
 
 // HasPeerReports reports whether data of this format version can contain reports about unreachable nodes.

@@ -46,7 +46,7 @@ func fuzzLog(tb testing.TB) [][]byte {
 	apply()
 	add(EncodeProposal(MinFormatVersion, ProposalEntry{
 		Term: 1, Base: s.Committed().Epoch(), Want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
-		Drops: []DropRecord{{Node: "c", Cause: CauseSilent, MissedAcks: 1}},
+		Drops: []DropRecord{{Node: "c", Cause: CauseSilent, ConsecutiveDrops: 1}},
 	}))
 	apply()
 	add(EncodePolicyChange(MinFormatVersion, PolicyEntry{Term: 1, Changes: []Change{

@@ -321,8 +321,8 @@ func (r *reader) instances(h *Heartbeat) {
 		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.epoch())
 	}
 	h.UnhealthyInstances, h.RemovedInstances = InstanceBits(r.uint(0, maxUint32)), InstanceBits(r.uint(0, maxUint32))
-	isSectionNeeded := h.hasInstances() || len(r.buf) > 0 // by the section about unreachable nodes
-	if !isSectionNeeded || h.Instances != h.Instances.Normalized() {
+	isPeerReportNext := len(r.buf) > 0 // it requires this section
+	if !h.hasInstances() && !isPeerReportNext || h.Instances != h.Instances.Normalized() {
 		r.fail("set of instances")
 	}
 }
@@ -332,14 +332,13 @@ func (r *reader) peerReport(h *Heartbeat) {
 	if r.err != nil || len(r.buf) == 0 || !r.version.HasPeerReports() {
 		return
 	}
+	last := shardmap.NodeID("")
 	for range r.uint(1, MaxUnreachable) {
-		h.Unreachable = append(h.Unreachable, shardmap.NodeID(r.text(1, maxText)))
-	}
-	isAscending := func(i int) bool { return i == 0 || h.Unreachable[i-1] < h.Unreachable[i] }
-	for i := range h.Unreachable {
-		if r.err == nil && !isAscending(i) {
+		node := shardmap.NodeID(r.text(1, maxText))
+		if r.err == nil && node <= last {
 			r.fail("order of unreachable nodes")
 		}
+		h.Unreachable, last = append(h.Unreachable, node), node
 	}
 }
 

@@ -51,9 +51,9 @@ type TimingEntry struct {
 // DropRecord is the exclusion of a node by a proposal, and the number of its exclusions so far
 // for the same kind of cause.
 type DropRecord struct {
-	Node       shardmap.NodeID
-	Cause      DropCause
-	MissedAcks uint32 // see Drop.MissedAcks
+	Node             shardmap.NodeID
+	Cause            DropCause
+	ConsecutiveDrops uint32 // see Drop.ConsecutiveDrops
 }
 
 // ProposalEntry is the log entry that proposes a map.
@@ -122,7 +122,7 @@ func EncodeProposal(version FormatVersion, proposal ProposalEntry) ([]byte, erro
 	for _, record := range proposal.Drops {
 		w.text(string(record.Node))
 		w.byte(byte(record.Cause))
-		w.uint(uint64(record.MissedAcks))
+		w.uint(uint64(record.ConsecutiveDrops))
 	}
 	w.text(proposal.KeyConfig)
 	return w.buf, nil
@@ -175,7 +175,7 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 func (r *reader) proposalEntry() ProposalEntry {
 	proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: r.epoch(), Reason: r.text(0, maxText), Want: r.shardMap()}
 	for range r.uint(0, maxDrops) {
-		record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), MissedAcks: uint32(r.uint(0, maxUint32))}
+		record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32))}
 		if r.err != nil {
 			break
 		}

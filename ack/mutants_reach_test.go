@@ -60,11 +60,11 @@ func mutantsOfReach() []mutant {
 		},
 		{
 			name: "reach: an excluded member returns at once", mix: spokes, caught: "reach",
-			edits: in("ack/leader.member.reportHold", "!drop.InForce || drop.Cause != ack.CauseUnreachable:", "PLANTED || !drop.InForce || drop.Cause != ack.CauseUnreachable:"),
+			edits: in("ack/leader.member.reportHold", "if !m.isReportedDrop(in) {", "if PLANTED || !m.isReportedDrop(in) {"),
 		},
 		{
 			name: "reach: a member that flaps returns as soon as others", mix: reach("spoke-flap 8"), caught: "reach",
-			edits: in("ack/leader.member.reportHold", "m.reportsEndedAt+in.timing.DeadAfter+flapPause(drop.MissedAcks)-in.now", "m.reportsEndedAt+in.timing.DeadAfter+time.Duration(plantedAs(!PLANTED))*flapPause(drop.MissedAcks)-in.now"),
+			edits: in("ack/leader.member.reportHold", "endedAt+in.timing.DeadAfter+ack.FlapPause(drop.ConsecutiveDrops)-in.now", "endedAt+in.timing.DeadAfter+time.Duration(plantedAs(!PLANTED))*ack.FlapPause(drop.ConsecutiveDrops)-in.now"),
 		},
 		{
 			name: "reach: an election brings an excluded member back", mix: reach("spoke 8, elect 4, depose 2"), caught: "reach",
@@ -85,7 +85,7 @@ func pointsOfReach() []point {
 		{of: "reach", clause: "only members with a lease count, by their newest heartbeat", planted: []string{
 			"reach: reports of nodes outside the map count", "reach: reports of members without a lease count, and old ones",
 		}},
-		{of: "reach", clause: "reports are about the present process", planted: []string{"reach: reports about an earlier process count"}},
+		{of: "reach", clause: "reports are about the current process", planted: []string{"reach: reports about an earlier process count"}},
 		{of: "reach", clause: "without interruption for dead-after", planted: []string{"reach: a member is excluded at its first reports", "reach: interrupted reports count as one"}},
 		{of: "reach", clause: "such a member is excluded", planted: []string{"reach: a member that most members report stays"}},
 		{of: "reach", clause: "one after the other, and less than half", planted: []string{

@@ -48,7 +48,7 @@ func TestMemberThatMostMembersCannotReachIsExcluded(t *testing.T) {
 	}
 	s.actor("d").runs = nil
 	s.until("the other nodes own the shards", func() bool { return s.state.Committed().ShardCount("d") == 0 && !s.state.HasOpenProposal() })
-	if drop, _ := s.state.Drop("d"); drop.Cause != ack.CauseUnreachable || drop.MissedAcks != 1 {
+	if drop, _ := s.state.Drop("d"); drop.Cause != ack.CauseUnreachable || drop.ConsecutiveDrops != 1 {
 		t.Errorf("drop %+v", drop)
 	}
 	if e := s.excluded[0]; e.Sign != leader.SignReports || !slices.Equal(e.Reporters, []shardmap.NodeID{"b", "c"}) {

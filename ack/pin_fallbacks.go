@@ -11,12 +11,12 @@ import (
 const MaxPinFallbacks = 7
 
 // setPin replaces the pin of a shard. The maps of p must not be shared.
-func (p *Policy) setPin(change Change) {
-	setKey(&p.Pins, change.Shard, shardmap.Pin{Node: change.Node, Zone: change.Zone})
-	if len(change.Fallbacks) > 0 {
-		setKey(&p.PinFallbacks, change.Shard, slices.Clone(change.Fallbacks))
+func (p *Policy) setPin(shard shardmap.Shard, pin shardmap.Pin, fallbacks []shardmap.NodeID) {
+	setKey(&p.Pins, shard, pin)
+	if len(fallbacks) > 0 {
+		setKey(&p.PinFallbacks, shard, slices.Clone(fallbacks))
 	} else {
-		delete(p.PinFallbacks, change.Shard)
+		delete(p.PinFallbacks, shard)
 	}
 }
 
@@ -33,7 +33,7 @@ func (p *Policy) deleteFromPins(node shardmap.NodeID) {
 			delete(p.Pins, shard)
 			continue
 		}
-		p.setPin(Change{Shard: shard, Node: rest[0], Fallbacks: rest[1:]})
+		p.setPin(shard, shardmap.Pin{Node: rest[0]}, rest[1:])
 	}
 }
 
@@ -45,7 +45,7 @@ func (w *writer) fallbacks(nodes []shardmap.NodeID) {
 	}
 }
 
-// fallbacks reads the output of writer.fallbacks: at least minCount nodes, and none for a pin to a zone.
+// fallbacks decodes the output of writer.fallbacks: at least minCount nodes, and none for a pin to a zone.
 // No node of the pin occurs twice.
 func (r *reader) fallbacks(pin shardmap.Pin, minCount uint64) []shardmap.NodeID {
 	var nodes []shardmap.NodeID
@@ -71,7 +71,7 @@ func (w *writer) pinFallbacks(fallbacks map[shardmap.Shard][]shardmap.NodeID) {
 	}
 }
 
-// pinFallbacks reads the output of writer.pinFallbacks. pins are the pins of the policy.
+// pinFallbacks decodes the output of writer.pinFallbacks. pins are the pins of the policy.
 func (r *reader) pinFallbacks(pins map[shardmap.Shard]shardmap.Pin) map[shardmap.Shard][]shardmap.NodeID {
 	var shard shardmap.Shard
 	readShard := func() shardmap.Shard {

@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,7 +38,7 @@ type Policy struct {
 	Cordoned, Drained map[shardmap.NodeID]bool
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
-	// PinFallbacks are those of shardmap.Policy. Each of their shards is pinned to a node.
+	// PinFallbacks is described at shardmap.Policy. It contains only shards that are pinned to a node.
 	PinFallbacks map[shardmap.Shard][]shardmap.NodeID
 
 	// Pause is how long planned moves wait; zero means no pause. Each leader measures it from
@@ -149,7 +150,7 @@ func (p *Policy) apply(index uint64, change Change) {
 			delete(p.Weights, change.Node)
 		}
 	case ChangePin:
-		p.setPin(change)
+		p.setPin(change.Shard, shardmap.Pin{Node: change.Node, Zone: change.Zone}, change.Fallbacks)
 	case ChangeUnpin:
 		delete(p.Pins, change.Shard)
 		delete(p.PinFallbacks, change.Shard)
@@ -510,11 +511,16 @@ func (r *reader) pin() shardmap.Pin {
 // readSorted reads a map that was written in the order of its keys; nil if it is empty. readKey and
 // readValue read the parts of one entry.
 func readSorted[K ~string | ~uint32, V any](r *reader, readKey func() K, readValue func() V) map[K]V {
+	return readSortedFunc(r, cmp.Compare[K], readKey, readValue)
+}
+
+// readSortedFunc is like readSorted, for keys that compare orders.
+func readSortedFunc[K comparable, V any](r *reader, compare func(a, b K) int, readKey func() K, readValue func() V) map[K]V {
 	var m map[K]V
 	var last K
 	for i := range r.uint(0, MaxPolicy) {
 		k := readKey()
-		if r.err == nil && i > 0 && k <= last {
+		if r.err == nil && i > 0 && compare(k, last) <= 0 {
 			r.fail("policy out of order")
 		}
 		v := readValue()

@@ -20,8 +20,9 @@ func ValidReason(reason string) bool {
 	return len(reason) <= MaxReason && isUTF8 && !strings.ContainsFunc(reason, isControl)
 }
 
-// PolicyItem identifies one item of a Policy, such as the drain of a node. Kind is the change that
-// adds the item; an item for a gradual drain has the kind ChangeDrain. The other fields are those of the Change.
+// PolicyItem identifies one item of a Policy, such as the drain of a node. Kind is the kind of the change
+// that adds the item, except that a gradual drain has the kind ChangeDrain. The other fields are those of
+// the Change.
 type PolicyItem struct {
 	Kind           ChangeKind
 	Node           shardmap.NodeID
@@ -107,23 +108,12 @@ func (w *writer) reasons(reasons map[PolicyItem]string) {
 	}
 }
 
-// reasons reads the output of writer.reasons.
+// reasons decodes the output of writer.reasons.
 func (r *reader) reasons() map[PolicyItem]string {
-	var all map[PolicyItem]string
-	var last PolicyItem
-	for i := range r.uint(0, MaxPolicy) {
-		item := PolicyItem{Kind: ChangeKind(r.byte()), Node: shardmap.NodeID(r.text(0, maxInstanceID)), Shard: r.shard(), KeyFingerprint: r.keyFingerprint()}
-		reason := r.reason(1)
-		if r.err == nil && i > 0 && item.Compare(last) <= 0 {
-			r.fail("reasons out of order")
-		}
-		if r.err != nil {
-			return nil
-		}
-		setKey(&all, item, reason)
-		last = item
+	readItem := func() PolicyItem {
+		return PolicyItem{Kind: ChangeKind(r.byte()), Node: shardmap.NodeID(r.text(0, maxInstanceID)), Shard: r.shard(), KeyFingerprint: r.keyFingerprint()}
 	}
-	return all
+	return readSortedFunc(r, PolicyItem.Compare, readItem, func() string { return r.reason(1) })
 }
 
 // reason reads the reason of an operator, which has at least minLength bytes.

@@ -51,7 +51,7 @@ func TestReasonLastsAsLongAsItsEntry(t *testing.T) {
 		"a quarantine":                    {[]ack.Change{because(quarantine(1, 0), "loops")}, map[ack.PolicyItem]string{{Kind: ack.ChangeQuarantine, KeyFingerprint: quarantine(1, 0).KeyFingerprint}: "loops"}},
 		"the end of a quarantine":         {[]ack.Change{because(quarantine(1, 0), "loops"), {Kind: ack.ChangeEndQuarantine, KeyFingerprint: quarantine(1, 0).KeyFingerprint}}, nil},
 		"a restarted app adds no entry":   {[]ack.Change{{Kind: ack.ChangeAppRestarted, Node: "b", Reason: "upgrade"}}, nil},
-		"a cordon beside a drain":         {[]ack.Change{because(ack.Change{Kind: ack.ChangeCordon, Node: "b"}, "old")}, map[ack.PolicyItem]string{{Kind: ack.ChangeCordon, Node: "b"}: "old"}},
+		"a cordon":                        {[]ack.Change{because(ack.Change{Kind: ack.ChangeCordon, Node: "b"}, "old")}, map[ack.PolicyItem]string{{Kind: ack.ChangeCordon, Node: "b"}: "old"}},
 		"a drain of one app instance":     {[]ack.Change{because(drain("b/2"), "leaks")}, map[ack.PolicyItem]string{{Kind: ack.ChangeDrain, Node: "b/2"}: "leaks"}},
 		"a drain of another app instance": {[]ack.Change{because(drain("b/2"), "leaks"), uncordon("b/3")}, map[ack.PolicyItem]string{{Kind: ack.ChangeDrain, Node: "b/2"}: "leaks"}},
 	} {

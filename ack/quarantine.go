@@ -62,21 +62,9 @@ func (w *writer) keyFingerprint(fingerprint KeyFingerprint) {
 
 // quarantines decodes the output of writer.quarantines.
 func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
-	var all map[KeyFingerprint]Quarantine
-	var last KeyFingerprint
-	for i := range r.uint(0, MaxPolicy) {
-		fingerprint := r.keyFingerprint()
-		quarantine := Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
-		if r.err == nil && i > 0 && fingerprint.Compare(last) <= 0 {
-			r.fail("quarantines out of order")
-		}
-		if r.err != nil {
-			return nil
-		}
-		setKey(&all, fingerprint, quarantine)
-		last = fingerprint
-	}
-	return all
+	return readSortedFunc(r, KeyFingerprint.Compare, r.keyFingerprint, func() Quarantine {
+		return Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
+	})
 }
 
 // keyFingerprint decodes a fingerprint; it is the inverse of writer.keyFingerprint.

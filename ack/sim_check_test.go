@@ -163,7 +163,7 @@ func (w *world) checkDrops(before, after *ack.State) {
 			if d.Cause == ack.CauseMissedAck && nobody {
 				w.fail("map change: %s is dropped for a missing acknowledgement of %d, which no node has acknowledged", h.id, before.Proposed().Epoch())
 			}
-			if d.MissedAcks > 1 {
+			if d.ConsecutiveDrops > 1 {
 				w.cover.damped++
 			}
 		}

@@ -408,8 +408,8 @@ func drops(s *ack.State) string {
 	for _, id := range []shardmap.NodeID{"a", "b", "c", "d", "e", "f", "g"} {
 		if d, ok := s.Drop(id); ok && d.InForce && d.Epoch == s.Proposed().Epoch() {
 			fmt.Fprintf(&b, ", %s dropped: %s", id, d.Cause)
-			if d.MissedAcks > 0 {
-				fmt.Fprintf(&b, " (%d)", d.MissedAcks)
+			if d.ConsecutiveDrops > 0 {
+				fmt.Fprintf(&b, " (%d)", d.ConsecutiveDrops)
 			}
 		}
 	}

@@ -241,8 +241,8 @@ func (l *leaderLoop) checkReachReturn(told *ack.State, id shardmap.NodeID, now t
 		if v.Node != id && v.Eligible && v.HoldTime == 0 && !isOut && !told.Policy().IsDraining(v.Node) && l.apps.able[v.Node] {
 			drop, _ = told.Drop(id)
 			wait := told.Timing().DeadAfter
-			if drop.MissedAcks > 1 {
-				wait += flapFirst << (drop.MissedAcks - 2)
+			if drop.ConsecutiveDrops > 1 {
+				wait += flapFirst << (drop.ConsecutiveDrops - 2)
 				w.cover.laterReturns++
 			}
 			ended, ok := l.reach.ended[id]

@@ -63,7 +63,7 @@ func (w *writer) drops(drops dropRecords) {
 		w.text(string(id))
 		w.uint(uint64(drop.Epoch))
 		w.byte(byte(drop.Cause))
-		w.uint(uint64(drop.MissedAcks))
+		w.uint(uint64(drop.ConsecutiveDrops))
 		w.bool(drop.InForce)
 	}
 }
@@ -128,7 +128,7 @@ func (r *reader) drops() dropRecords {
 	last := shardmap.NodeID("")
 	for range count {
 		id := shardmap.NodeID(r.text(1, maxText))
-		drop := Drop{Epoch: r.epoch(), Cause: r.cause(), MissedAcks: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
+		drop := Drop{Epoch: r.epoch(), Cause: r.cause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
 		if r.err == nil && id <= last {
 			r.fail("drops out of order")
 		}

@@ -95,7 +95,7 @@ func TestDropIsRememberedUntilTheNodeIsProposedAgain(t *testing.T) {
 	st.crash("c")
 	st.until("c is dropped", func() bool { return st.state.IsDropped("c") })
 	d, ok := st.state.Drop("c")
-	if !ok || d.Cause != ack.CauseSilent || d.Epoch != st.state.Proposed().Epoch() || !d.InForce || d.MissedAcks != 0 {
+	if !ok || d.Cause != ack.CauseSilent || d.Epoch != st.state.Proposed().Epoch() || !d.InForce || d.ConsecutiveDrops != 0 {
 		t.Errorf("drop %+v %v, want one for silence in %d", d, ok, st.state.Proposed().Epoch())
 	}
 	epoch := d.Epoch

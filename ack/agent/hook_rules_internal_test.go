@@ -403,7 +403,7 @@ func droppedStage(t *testing.T, cause ack.DropCause) (*hookStage, []HookCall) {
 	s.see.hasLease, s.see.mayRelease = false, false
 	s.pollAfter(time.Second)
 	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
-	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: cause, MissedAcks: 1})
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: cause, ConsecutiveDrops: 1})
 	return s, s.pollAfter(time.Millisecond)
 }
 

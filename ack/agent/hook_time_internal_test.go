@@ -14,7 +14,7 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s.acquire()
 	for range 2 {
 		s.see.hasLease, s.see.mayRelease = false, false
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: ack.CauseSilent, MissedAcks: 1})
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: ack.CauseSilent, ConsecutiveDrops: 1})
 		s.pollAfter(0)
 		if calls := s.pollAfter(releaseGrace - 1); len(calls) > 0 {
 			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)

@@ -1,6 +1,10 @@
 package leader
 
-import "time"
+import (
+	"time"
+
+	"shardway/ack"
+)
 
 // panicRecovery is the time after which health moves shards again, counted from when more than half
 // of the apps were last unhealthy. Apps that share a failed dependency recover one after the other,
@@ -98,7 +102,7 @@ func (mt *memberTracker) anyHeldBack(in inputs) bool {
 // holdTime returns how long the app must be healthy before the node gets shards again.
 func (m *member) holdTime(in inputs) time.Duration {
 	if m.heartbeat.Unhealthy && !m.heartbeat.Gateway && !in.isMember(m.id) {
-		return flapPause(m.heartbeat.App.FlapCount)
+		return ack.FlapPause(m.heartbeat.App.FlapCount)
 	}
 	return m.holdRemaining(in)
 }
@@ -108,5 +112,5 @@ func (m *member) holdRemaining(in inputs) time.Duration {
 	if !m.hasHeartbeat() || m.heartbeat.Unhealthy || m.heartbeat.Gateway || in.isMember(m.id) {
 		return 0
 	}
-	return max(m.healthySince+flapPause(m.heartbeat.App.FlapCount)-in.now, 0)
+	return max(m.healthySince+ack.FlapPause(m.heartbeat.App.FlapCount)-in.now, 0)
 }

@@ -64,7 +64,7 @@ func (ms *membership) updateHealth(in inputs, nodes *memberTracker) {
 	nodes.addMembersOf(in.state.Proposed())
 	ms.health.update(in, nodes)
 	ms.reports.update(in, nodes)
-	ms.unreachable = ""
+	ms.unreachable = "" // chooseUnreachable reads it
 	ms.unreachable = ms.chooseUnreachable(in, nodes)
 	ms.allOwnersHeldBack = nodes.anyHeldBack(in) && !ms.hasAvailableOwner(in, nodes)
 }
@@ -125,7 +125,7 @@ func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 // misses (rule 3).
 func (ms *membership) mayReturnAfterMiss(in inputs, node *member, drop ack.Drop) bool {
 	hasAcked := node.hasAcked(drop.Epoch) && node.hasAcked(in.state.Committed().Epoch())
-	return hasAcked && !node.isSilent(in) && in.now-ms.droppedAt(in, node.id) >= flapPause(drop.MissedAcks)
+	return hasAcked && !node.isSilent(in) && in.now-ms.droppedAt(in, node.id) >= ack.FlapPause(drop.ConsecutiveDrops)
 }
 
 // droppedAt returns when this leader saw that the node was excluded. A new leader does not know the
@@ -266,7 +266,7 @@ func (ms *membership) dropRecords(in inputs, nodes *memberTracker, proposal *sha
 	var records []ack.DropRecord
 	for _, id := range slices.Sorted(maps.Keys(causes)) {
 		if cause := causes[id]; cause != 0 {
-			records = append(records, ack.DropRecord{Node: id, Cause: cause, MissedAcks: ms.countMissedAcks(in, id, cause)})
+			records = append(records, ack.DropRecord{Node: id, Cause: cause, ConsecutiveDrops: ms.countConsecutiveDrops(in, id, cause)})
 		}
 	}
 	return records
@@ -295,16 +295,16 @@ func (ms *membership) dropCause(in inputs, node *member) ack.DropCause {
 	return 0
 }
 
-// countMissedAcks counts drops for a repeatable cause that follow each other within ack.FlapWindow.
-func (ms *membership) countMissedAcks(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
+// countConsecutiveDrops counts drops for a repeatable cause that follow each other within ack.FlapWindow.
+func (ms *membership) countConsecutiveDrops(in inputs, id shardmap.NodeID, cause ack.DropCause) uint32 {
 	drop, wasDropped := in.state.Drop(id)
 	if !cause.IsRepeatable() {
-		return drop.MissedAcks
+		return drop.ConsecutiveDrops
 	}
 	if !wasDropped || in.now-ms.droppedAt(in, id) > ack.FlapWindow {
 		return 1
 	}
-	return drop.MissedAcks + 1
+	return drop.ConsecutiveDrops + 1
 }
 
 // weightedMember returns the member of the next map, with its weight and its app instances. The last

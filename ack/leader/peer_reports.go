@@ -117,17 +117,18 @@ func (m *member) isReportedDrop(in inputs) bool {
 	return drop.InForce && drop.Cause == ack.CauseUnreachable
 }
 
-// reportHold returns how long a node that was excluded because of reports must still wait: the reports must
-// have ended for dead-after, and longer after each repetition. It is at least one while the reports continue.
+// reportHold returns how long a node that was excluded because of reports must still wait. The reports must
+// have ended for dead-after, and for longer after each repetition.
 func (m *member) reportHold(in inputs) time.Duration {
-	drop, _ := in.state.Drop(m.id)
-	switch {
-	case !drop.InForce || drop.Cause != ack.CauseUnreachable:
+	if !m.isReportedDrop(in) {
 		return 0
-	case m.reportedSince >= 0:
-		return in.timing.DeadAfter + flapPause(drop.MissedAcks)
 	}
-	return max(m.reportsEndedAt+in.timing.DeadAfter+flapPause(drop.MissedAcks)-in.now, 0)
+	endedAt := m.reportsEndedAt
+	if m.reportedSince >= 0 {
+		endedAt = in.now // the reports continue
+	}
+	drop, _ := in.state.Drop(m.id)
+	return max(endedAt+in.timing.DeadAfter+ack.FlapPause(drop.ConsecutiveDrops)-in.now, 0)
 }
 
 // chooseUnreachable returns the member that the next map must exclude because most other members have reported it for
@@ -146,7 +147,7 @@ func (ms *membership) chooseUnreachable(in inputs, nodes *memberTracker) shardma
 		case isExcluded && in.state.Committed().IsMember(id):
 			return "" // the open round excludes it
 		case isExcluded && node.sendsHeartbeats(in) && !node.hasCrashed() && !node.isStopping():
-			// Its present process may not be eligible again yet.
+			// Its current process may not be eligible again yet.
 			owners++
 			excluded++
 		case !ms.mayOwnShards(in, node):
