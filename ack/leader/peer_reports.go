@@ -89,16 +89,6 @@ func (m *member) updatePeerReports(now time.Duration, isReported bool) {
 	}
 }
 
-// recordGossipStatus records whether gossip reports that the node failed or left.
-func (m *member) recordGossipStatus(now time.Duration, failed bool) {
-	switch {
-	case !failed:
-		m.gossipFailedAt = -1
-	case m.gossipFailedAt < 0:
-		m.gossipFailedAt = now
-	}
-}
-
 // forgetPeerReports ends the reports about the node. Reports about an earlier process do not count for the next one.
 func (m *member) forgetPeerReports(now time.Duration) {
 	if m.reportedSince >= 0 {
@@ -183,60 +173,4 @@ func (mt *memberTracker) reporters(in inputs, id shardmap.NodeID) (ids []shardma
 	}
 	slices.Sort(ids)
 	return ids
-}
-
-// Sign is what has shown a leader that a node has failed.
-type Sign uint8
-
-// The signs of a failure.
-const (
-	SignHeartbeat       Sign = iota + 1 // missing heartbeats
-	SignRefused                         // a refused connection
-	SignGossip                          // Serf reported that the node failed or left
-	SignReports                         // most other members could not connect to it
-	SignAcknowledgement                 // a missing acknowledgement, or a log that is behind
-	SignOperator                        // the statement of an operator
-)
-
-// String returns the sign as events spell it.
-func (s Sign) String() string {
-	switch s {
-	case SignHeartbeat:
-		return "heartbeat"
-	case SignRefused:
-		return "refused-connection"
-	case SignGossip:
-		return "serf"
-	case SignReports:
-		return "members"
-	case SignAcknowledgement:
-		return "acknowledgement"
-	case SignOperator:
-		return "operator"
-	}
-	return "unknown"
-}
-
-// firstSign returns the sign that first showed this leader the failure because of which the node is excluded.
-func (m *member) firstSign(cause ack.DropCause) Sign {
-	switch cause {
-	case ack.CauseMissedAck, ack.CauseBehind:
-		return SignAcknowledgement
-	case ack.CauseRemoved:
-		return SignOperator
-	case ack.CauseSilent, ack.CauseCrashed, ack.CauseUnreachable:
-	}
-	sign, first := SignHeartbeat, time.Duration(-1)
-	observe := func(candidate Sign, at time.Duration) {
-		if at >= 0 && (first < 0 || at < first) {
-			sign, first = candidate, at
-		}
-	}
-	observe(SignHeartbeat, m.silentAt)
-	if m.hasCrashed() {
-		observe(SignRefused, m.crashSeenAt)
-	}
-	observe(SignGossip, m.gossipFailedAt)
-	observe(SignReports, m.reportedSince)
-	return sign
 }

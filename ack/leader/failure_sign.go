@@ -1,0 +1,73 @@
+package leader
+
+import (
+	"time"
+
+	"shardway/ack"
+)
+
+// Sign is what has shown a leader that a node has failed.
+type Sign uint8
+
+// The signs of a failure.
+const (
+	SignHeartbeat       Sign = iota + 1 // missing heartbeats
+	SignRefused                         // a refused connection
+	SignGossip                          // Serf reported that the node failed or left
+	SignReports                         // most other members could not connect to it
+	SignAcknowledgement                 // a missing acknowledgement, or a log that is behind
+	SignOperator                        // the statement of an operator
+)
+
+// String returns the sign as events spell it.
+func (s Sign) String() string {
+	switch s {
+	case SignHeartbeat:
+		return "heartbeat"
+	case SignRefused:
+		return "refused-connection"
+	case SignGossip:
+		return "serf"
+	case SignReports:
+		return "members"
+	case SignAcknowledgement:
+		return "acknowledgement"
+	case SignOperator:
+		return "operator"
+	}
+	return "unknown"
+}
+
+// recordGossipStatus records whether gossip reports that the node failed or left.
+func (m *member) recordGossipStatus(now time.Duration, failed bool) {
+	switch {
+	case !failed:
+		m.gossipFailedAt = -1
+	case m.gossipFailedAt < 0:
+		m.gossipFailedAt = now
+	}
+}
+
+// firstSign returns the sign that first showed this leader the failure because of which the node is excluded.
+func (m *member) firstSign(cause ack.DropCause) Sign {
+	switch cause {
+	case ack.CauseMissedAck, ack.CauseBehind:
+		return SignAcknowledgement
+	case ack.CauseRemoved:
+		return SignOperator
+	case ack.CauseSilent, ack.CauseCrashed, ack.CauseUnreachable:
+	}
+	sign, first := SignHeartbeat, time.Duration(-1)
+	observe := func(candidate Sign, at time.Duration) {
+		if at >= 0 && (first < 0 || at < first) {
+			sign, first = candidate, at
+		}
+	}
+	observe(SignHeartbeat, m.silentAt)
+	if m.hasCrashed() {
+		observe(SignRefused, m.crashSeenAt)
+	}
+	observe(SignGossip, m.gossipFailedAt)
+	observe(SignReports, m.reportedSince)
+	return sign
+}
