@@ -238,7 +238,7 @@ func TestUnreachableMemberReturnsIfNoOtherNodeCanOwnShards(t *testing.T) {
 func TestExclusionNamesItsFirstSign(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail func(s *stage)
-		want leader.Sign
+		want leader.FailureSign
 	}{
 		"silence": {func(s *stage) { s.actor("c").mute = true }, leader.SignHeartbeat},
 		"crash": {func(s *stage) {

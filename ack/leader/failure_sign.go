@@ -6,21 +6,21 @@ import (
 	"shardway/ack"
 )
 
-// Sign is what has shown a leader that a node has failed.
-type Sign uint8
+// FailureSign is what has shown a leader that a node has failed.
+type FailureSign uint8
 
 // The signs of a failure.
 const (
-	SignHeartbeat       Sign = iota + 1 // missing heartbeats
-	SignRefused                         // a refused connection
-	SignGossip                          // Serf reported that the node failed or left
-	SignReports                         // most other members could not connect to it
-	SignAcknowledgement                 // a missing acknowledgement, or a log that is behind
-	SignOperator                        // the statement of an operator
+	SignHeartbeat       FailureSign = iota + 1 // missing heartbeats
+	SignRefused                                // a refused connection
+	SignGossip                                 // Serf reported that the node failed or left
+	SignReports                                // most other members could not connect to it
+	SignAcknowledgement                        // a missing acknowledgement, or a log that is behind
+	SignOperator                               // the statement of an operator
 )
 
 // String returns the sign as events spell it.
-func (s Sign) String() string {
+func (s FailureSign) String() string {
 	switch s {
 	case SignHeartbeat:
 		return "heartbeat"
@@ -48,8 +48,8 @@ func (m *member) recordGossipStatus(now time.Duration, failed bool) {
 	}
 }
 
-// firstSign returns the sign that first showed this leader the failure because of which the node is excluded.
-func (m *member) firstSign(cause ack.DropCause) Sign {
+// firstSign returns the earliest sign of the failure for which the node is excluded.
+func (m *member) firstSign(cause ack.DropCause) FailureSign {
 	switch cause {
 	case ack.CauseMissedAck, ack.CauseBehind:
 		return SignAcknowledgement
@@ -58,7 +58,7 @@ func (m *member) firstSign(cause ack.DropCause) Sign {
 	case ack.CauseSilent, ack.CauseCrashed, ack.CauseUnreachable:
 	}
 	sign, first := SignHeartbeat, time.Duration(-1)
-	observe := func(candidate Sign, at time.Duration) {
+	observe := func(candidate FailureSign, at time.Duration) {
 		if at >= 0 && (first < 0 || at < first) {
 			sign, first = candidate, at
 		}

@@ -136,8 +136,8 @@ type (
 		Shard shardmap.Shard
 		Epoch shardmap.Epoch
 		Cause ack.DropCause
-		// Sign is what showed this leader the failure first.
-		Sign Sign
+		// Sign is the earliest sign of the failure.
+		Sign FailureSign
 		// Reporters are the members that cannot connect to the node, sorted.
 		Reporters []shardmap.NodeID
 		Moved     int
