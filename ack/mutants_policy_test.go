@@ -28,7 +28,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack/leader.policyQueue.policyApplied", "	if after.PauseIndex != before.PauseIndex {\n", "	if after.PauseIndex != before.PauseIndex && !(PLANTED && before.Pause > 0) {\n"),
+			edits: in("ack/leader.policyQueue.applyPolicy", "	if after.PauseIndex != before.PauseIndex {\n", "	if after.PauseIndex != before.PauseIndex && !(PLANTED && before.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
@@ -56,17 +56,17 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.commitApplied", "	l.idle.clear()\n", "	if !PLANTED {\n		l.idle.clear()\n	}\n"),
-				in("ack/leader.Leader.idleReported", "report.MapEpoch != l.in", "!PLANTED && report.MapEpoch != l.in")),
+			edits: both(in("ack/leader.Leader.applyCommit", "	l.idle.clear()\n", "	if !PLANTED {\n		l.idle.clear()\n	}\n"),
+				in("ack/leader.Leader.recordIdle", "report.MapEpoch != l.in", "!PLANTED && report.MapEpoch != l.in")),
 		},
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.idleReported", "	case report.IsAnswer && l.in.state.HasOpenProposal():", "	case report.IsAnswer && l.in.state.HasOpenProposal() && !(PLANTED && (!l.in.ownRoundOpen() || l.pending.exists())):"),
-				in("ack/leader.Leader.idleReported", "	case l.in.state.HasOpenProposal() || l.pending.exists():", "	case !PLANTED && (l.in.state.HasOpenProposal() || l.pending.exists()):")),
+			edits: both(in("ack/leader.Leader.recordIdle", "	case report.IsAnswer && l.in.state.HasOpenProposal():", "	case report.IsAnswer && l.in.state.HasOpenProposal() && !(PLANTED && (!l.in.ownRoundOpen() || l.pending.exists())):"),
+				in("ack/leader.Leader.recordIdle", "	case l.in.state.HasOpenProposal() || l.pending.exists():", "	case !PLANTED && (l.in.state.HasOpenProposal() || l.pending.exists()):")),
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.idle.deriveFromProposal(state)\n", "		if !PLANTED {\n			l.idle.deriveFromProposal(state)\n		}\n"),
+			edits: both(in("ack/leader.Leader.applyState", "		l.idle.deriveFromProposal(state)\n", "		if !PLANTED {\n			l.idle.deriveFromProposal(state)\n		}\n"),
 				in("ack/leader.New", "		l.idle.deriveFromProposal(options.State)\n", "		if !PLANTED {\n			l.idle.deriveFromProposal(options.State)\n		}\n")),
 		},
 		{
@@ -87,11 +87,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.answerReported", "leavesBusyShard) {\n", "leavesBusyShard) || PLANTED && l.staged.progress[report.Node] != nil {\n"),
+			edits: in("ack/leader.Leader.recordIdleAnswer", "leavesBusyShard) {\n", "leavesBusyShard) || PLANTED && l.staged.progress[report.Node] != nil {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "report.IsAnswer && !isAwaited {", "report.IsAnswer && (!isAwaited || PLANTED && l.pending.exists()) {"),
+			edits: in("ack/leader.Leader.recordIdle", "report.IsAnswer && !isAwaited {", "report.IsAnswer && (!isAwaited || PLANTED && l.pending.exists()) {"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",

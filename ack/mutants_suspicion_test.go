@@ -21,7 +21,7 @@ func mutantsOfSuspicion() []mutant {
 			name: "suspicion: an old report counts", mix: missed, caught: "suspicion",
 			edits: both(in("ack/election.Suspicion.reportCounts", "age <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || age <= reportHeartbeats*s.options.Heartbeat)\n"),
 				both(in("ack/election.Suspicion.beginSuspicion", "	clear(s.peerReports)\n", "	if !PLANTED {\n		clear(s.peerReports)\n	}\n"),
-					in("ack/election.Suspicion.ReportReceived", "requestedAt >= s.missedSince &&", "(PLANTED || requestedAt >= s.missedSince) &&"))),
+					in("ack/election.Suspicion.RecordReport", "requestedAt >= s.missedSince &&", "(PLANTED || requestedAt >= s.missedSince) &&"))),
 		},
 		{
 			name: "suspicion: a voter that was stopped misses its leader", mix: missed, caught: "suspicion",

@@ -127,7 +127,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.membership.proposalApplied", "		nodes.getOrCreate(id).freshEchoCount = 0\n", "		if !PLANTED {\n			nodes.getOrCreate(id).freshEchoCount = 0\n		}\n"),
+			edits: in("ack/leader.membership.applyProposal", "		nodes.getOrCreate(id).freshEchoCount = 0\n", "		if !PLANTED {\n			nodes.getOrCreate(id).freshEchoCount = 0\n		}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
@@ -149,7 +149,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "leases: a repeated heartbeat counts again", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack/leader.Leader.heartbeatReceived", "if received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {", "if !PLANTED && received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {"),
+			edits: in("ack/leader.Leader.handleHeartbeat", "if received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {", "if !PLANTED && received.Boot == node.heartbeat.Boot && received.Number <= node.heartbeat.Number {"),
 		},
 		{
 			name: "the statement of an operator outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
@@ -186,12 +186,12 @@ func mutantsOfTerms() []mutant {
 	return []mutant{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "received.Term != l.in.term || l.leases.revoked", "received.Term != l.in.term && !(PLANTED && received.Term > l.in.term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.handleHeartbeat", "received.Term != l.in.term || l.leases.revoked", "received.Term != l.in.term && !(PLANTED && received.Term > l.in.term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && received.Term < l.in.term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.handleHeartbeat", " || l.leases.revoked", " && !(PLANTED && received.Term < l.in.term) || l.leases.revoked"),
 				in("ack/leader.member.refuseDuplicate", "!m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||", "PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||")),
 		},
 		{
@@ -336,7 +336,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !state.HasOpenProposal() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack/agent.Follower.ApplyState", "	if last == 0 ||", "	if PLANTED && !state.HasOpenProposal() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
@@ -389,7 +389,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
-			edits: in("ack/leader.membership.proposalApplied", "	ms.roundStartedAt = in.now\n", "	if !PLANTED || ms.roundStartedAt == 0 {\n		ms.roundStartedAt = in.now\n	}\n"),
+			edits: in("ack/leader.membership.applyProposal", "	ms.roundStartedAt = in.now\n", "	if !PLANTED || ms.roundStartedAt == 0 {\n		ms.roundStartedAt = in.now\n	}\n"),
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",

@@ -97,13 +97,13 @@ func (p *proc) requestReport(server string) {
 			return
 		}
 		q.pollSuspicion(q.clock())
-		q.suspicion.ReportRequested(q.clock(), p.disk.server)
+		q.suspicion.RecordRequest(q.clock(), p.disk.server)
 		q.pollSuspicion(q.clock())
 		theirs := q.suspicionReport()
 		w.send(h, p.h, func(r *proc) {
 			if r == p {
 				p.pollSuspicion(p.clock())
-				p.suspicion.ReportReceived(asked, server, theirs)
+				p.suspicion.RecordReport(asked, server, theirs)
 				p.pollSuspicion(p.clock())
 			}
 		})

@@ -157,7 +157,7 @@ func (a *Agent) publishRouting(state *ack.State) {
 func (a *Agent) applyState(now time.Duration, state *ack.State) {
 	if state != a.follower.State() {
 		a.publishRouting(state)
-		a.follower.StateApplied(now, state)
+		a.follower.ApplyState(now, state)
 	}
 }
 

@@ -54,8 +54,8 @@ func (s *appStart) merge(other appStart) {
 	s.noRequestYet = s.noRequestYet || other.noRequestYet
 }
 
-// mapApplied records that the node has applied the committed map of the given epoch.
-func (s *appStart) mapApplied(committed shardmap.Epoch) {
+// applyMap records that the node has applied the committed map of the given epoch.
+func (s *appStart) applyMap(committed shardmap.Epoch) {
 	if s.noRequestYet {
 		s.recordStartAfter(committed)
 	}
@@ -81,8 +81,8 @@ func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instanc
 // whether the node holds a lease. The caller must call Applied before the node admits a request
 // under that lease.
 func (w *AppWatch) Applied(committed shardmap.Epoch, hasLease bool) {
-	w.start.mapApplied(committed)
-	w.startIfRefused.mapApplied(committed)
+	w.start.applyMap(committed)
+	w.startIfRefused.applyMap(committed)
 	if !w.hadLease {
 		w.firstLeaseEpoch, w.hadLease = committed, hasLease
 	}

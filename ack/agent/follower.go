@@ -37,10 +37,10 @@ func NewFollower(self shardmap.NodeID, drainTimeout time.Duration) *Follower {
 	return &Follower{drainTimeout: drainTimeout, self: self, state: ack.NewState()}
 }
 
-// StateApplied records the newest state. The caller must already have stopped admitting
+// ApplyState records the newest state. The caller must already have stopped admitting
 // requests for shards that MayRun excludes. drain is true if there is a new proposal for which
 // the node must drain.
-func (f *Follower) StateApplied(now time.Duration, state *ack.State) (drain bool) {
+func (f *Follower) ApplyState(now time.Duration, state *ack.State) (drain bool) {
 	last := state.Proposed().Epoch()
 	alreadyDraining := last == f.draining
 	alreadyAcked := f.draining == 0 && last == f.acked

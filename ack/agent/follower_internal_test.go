@@ -22,7 +22,7 @@ func newDrainingOwner(t *testing.T) *drainingOwner {
 	d := &drainingOwner{testLog: newTestLog(t, 12), f: NewFollower("b", 5*time.Second)}
 	d.commitOwners("a", "b")
 	d.owned = slices.Collect(d.state.Committed().Shards("b"))
-	d.f.StateApplied(0, d.state)
+	d.f.ApplyState(0, d.state)
 	d.f.RecordDrained(d.state.Proposed().Epoch())
 	return d
 }
@@ -43,7 +43,7 @@ func (d *drainingOwner) propose(now time.Duration, moving ...shardmap.Shard) {
 	if got := len(shardmap.Diff(base, d.state.Proposed())); got != len(moving) {
 		d.t.Fatalf("the proposal moves %d shards, want %v", got, moving)
 	}
-	if !d.f.StateApplied(now, d.state) {
+	if !d.f.ApplyState(now, d.state) {
 		d.t.Fatal("nothing to drain for a new proposal")
 	}
 }
@@ -122,18 +122,18 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	if f.Acked() != 0 || f.Draining() != 0 || f.RecordDrained(0) {
 		t.Error("something to acknowledge before the first state")
 	}
-	if f.StateApplied(0, ack.NewState()) {
+	if f.ApplyState(0, ack.NewState()) {
 		t.Error("something to drain for without a map")
 	}
 	// A new boot acknowledges what is committed already (why 13).
-	if !f.StateApplied(0, s) || f.Draining() != s.Committed().Epoch() || f.StateApplied(0, s) {
+	if !f.ApplyState(0, s) || f.Draining() != s.Committed().Epoch() || f.ApplyState(0, s) {
 		t.Errorf("draining for %d, want %d, once", f.Draining(), s.Committed().Epoch())
 	}
 	if !f.RecordDrained(s.Committed().Epoch()) || f.RecordDrained(s.Committed().Epoch()) || f.Acked() != s.Committed().Epoch() {
 		t.Errorf("acknowledged %d, want %d, once", f.Acked(), s.Committed().Epoch())
 	}
 	// b leaves: it must end everything.
-	if !f.StateApplied(0, open) || f.State() != open {
+	if !f.ApplyState(0, open) || f.State() != open {
 		t.Fatal("nothing to drain for a map that takes all")
 	}
 	for sh := range shardmap.Shard(12) {
@@ -149,7 +149,7 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	}
 	// The commit of what is acknowledged is nothing to drain for.
 	log.commit()
-	if f.StateApplied(0, log.state) {
+	if f.ApplyState(0, log.state) {
 		t.Error("drains again for the commit")
 	}
 }
@@ -162,8 +162,8 @@ func TestReplacedProposalIsNotAcknowledged(t *testing.T) {
 	log.propose("a")
 	second := log.state
 	f := NewFollower("b", ack.DefaultPace().DrainTimeout)
-	f.StateApplied(0, first)
-	f.StateApplied(3*time.Millisecond, second)
+	f.ApplyState(0, first)
+	f.ApplyState(3*time.Millisecond, second)
 	if f.RecordDrained(first.Proposed().Epoch()) || f.Acked() != 0 {
 		t.Error("acknowledged a proposal that was replaced")
 	}

@@ -86,7 +86,7 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	a.duplicateSince, a.mapUnchanged = 0, answer.MapUnchanged
 	a.upToDate = a.upToDate || answer.OK
 	if a.hooks != nil {
-		a.hooks.answerReceived(now, answer, a.stopped)
+		a.hooks.handleAnswer(now, answer, a.stopped)
 	}
 	if answer.Term != a.answerTerm {
 		// A new leader grants nothing until a heartbeat echoes one of its responses, and

@@ -380,7 +380,7 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 		}
 		s.answered(2, graceAnswers) // a new leader starts the grace period again
 		s.answered(1, graceAnswers)
-		s.k.answerReceived(s.now, ack.Answer{Term: 2}, false)
+		s.k.handleAnswer(s.now, ack.Answer{Term: 2}, false)
 		s.only(s.pollAfter(0), HookLost)
 	}
 }
@@ -412,7 +412,7 @@ func droppedStage(t *testing.T, cause ack.DropCause) (*hookStage, []HookCall) {
 func (s *hookStage) answered(term uint64, times int) {
 	s.t.Helper()
 	for i := range times {
-		s.k.answerReceived(s.now, ack.Answer{Term: term}, false)
+		s.k.handleAnswer(s.now, ack.Answer{Term: term}, false)
 		if calls := s.pollAfter(releaseGrace / graceAnswers); len(calls) > 0 {
 			s.t.Fatalf("at answer %d the app is told %+v", i+1, calls)
 		}

@@ -152,7 +152,7 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 func TestRestartIndexIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
 	after := s.nextProcessWithOldLog()
-	s.k.answerReceived(s.now, ack.Answer{}, false)
+	s.k.handleAnswer(s.now, ack.Answer{}, false)
 	s.k.reboot(8)
 	if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)

@@ -38,7 +38,7 @@ func (s *hookStage) nextProcessWithOldLog() (after *ack.State) {
 	s.restartWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHookMachine(s.k.options, nodeProcess{node: "a", server: "a/1", boot: 8}), before
-	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
+	s.k.handleAnswer(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
 	return after
 }
 
@@ -82,7 +82,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	}
 
 	// A shard that it gains later cannot have a kept note.
-	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex() + 100}, false)
+	s.k.handleAnswer(s.now, ack.Answer{RestartIndex: after.RestartsIndex() + 100}, false)
 	s.result(HookResult{Seq: calls[0].Seq})
 	acquired := 0
 	for _, to := range []shardmap.NodeID{"b", "a"} {

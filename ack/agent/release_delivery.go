@@ -105,19 +105,19 @@ func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release 
 	return ack.Released{Shard: shard, From: from, Note: note}, ok
 }
 
-// answerReceived applies a response of a leader. stopped means that the node has sent its goodbye.
-func (m *hookMachine) answerReceived(now time.Duration, answer ack.Answer, stopped bool) {
+// handleAnswer applies a response of a leader. stopped means that the node has sent its goodbye.
+func (m *hookMachine) handleAnswer(now time.Duration, answer ack.Answer, stopped bool) {
 	m.process.recordRestartIndex(answer.RestartIndex)
-	if graceEnded := m.leaseRecovery.answerReceived(now, answer.Term); graceEnded {
+	if graceEnded := m.leaseRecovery.handleAnswer(now, answer.Term); graceEnded {
 		m.inputsChanged = true
 	}
-	m.delivery.answerReceived(now, answer, stopped, m.deadlines.deliveryReserve())
+	m.delivery.handleAnswer(now, answer, stopped, m.deadlines.deliveryReserve())
 }
 
-// answerReceived records a confirmation. A later leader that lacks the releases asks for every
+// handleAnswer records a confirmation. A later leader that lacks the releases asks for every
 // acknowledgement again, but not for a goodbye. So a stopped node sends the releases to that leader
 // again, for up to deliveryTime.
-func (d *releaseDelivery) answerReceived(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
+func (d *releaseDelivery) handleAnswer(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
 	if d.releases == nil || answer.Term < d.leaderTerm {
 		return
 	}

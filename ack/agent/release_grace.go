@@ -32,8 +32,8 @@ func (lr *leaseRecovery) setWaitsForLease(waits bool) {
 	}
 }
 
-// answerReceived counts a response. It returns true if the grace period ends with it.
-func (lr *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
+// handleAnswer counts a response. It returns true if the grace period ends with it.
+func (lr *leaseRecovery) handleAnswer(now time.Duration, term uint64) (ended bool) {
 	if !lr.waitsForLease || lr.graceExpired || term < lr.leaderTerm {
 		return false
 	}

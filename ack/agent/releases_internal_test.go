@@ -111,14 +111,14 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.answerReceived(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.drainingEpoch}, test.parted)
+		s.k.handleAnswer(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.drainingEpoch}, test.parted)
 		n := len(s.got)
 		if s.k.delivery.sendDue(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
 		}
 		s.now += resendInterval
 	}
-	s.k.answerReceived(s.now, ack.Answer{Term: 6, Epoch: s.see.drainingEpoch}, true)
+	s.k.handleAnswer(s.now, ack.Answer{Term: 6, Epoch: s.see.drainingEpoch}, true)
 	if s.k.delivery.sendDue(s.now); s.k.delivery.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
@@ -149,9 +149,9 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		if s.k.delivery.sendDue(s.now); s.k.delivery.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
+		s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
 		if taken {
-			s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch}, false)
+			s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch}, false)
 		}
 		s.k.delivery.sendDue(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {

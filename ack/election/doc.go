@@ -18,7 +18,7 @@
 // calls Poll after each poll of the agent. Poll returns the servers to ask whether they also
 // miss their leader, and whether this voter must campaign now.
 //
-// The goroutine passes replies to ReportReceived. A voter that is asked calls ReportRequested and
+// The goroutine passes replies to RecordReport. A voter that is asked calls RecordRequest and
 // replies with Report. To campaign, it makes Raft start an election immediately, as in a leadership
 // transfer, and calls CampaignRefused if Raft does not. It passes a late answer of the leader to
 // LeaderAlive.

@@ -295,10 +295,10 @@ func (s *Suspicion) reportCounts(now time.Duration, report receivedReport) bool 
 	return report.LeaderTerm == s.ownReport.LeaderTerm && age <= reportHeartbeats*s.options.Heartbeat
 }
 
-// ReportReceived records the reply of a server to a request that was sent at requestedAt. The age
+// RecordReport records the reply of a server to a request that was sent at requestedAt. The age
 // of a report counts from that time, because the reply may have been delayed. A reply to a request
 // of an earlier suspicion is ignored.
-func (s *Suspicion) ReportReceived(requestedAt time.Duration, server string, report Report) {
+func (s *Suspicion) RecordReport(requestedAt time.Duration, server string, report Report) {
 	isNewest := requestedAt >= s.missedSince && requestedAt >= s.peerReports[server].requestedAt
 	if !isNewest {
 		return
@@ -309,10 +309,10 @@ func (s *Suspicion) ReportReceived(requestedAt time.Duration, server string, rep
 	}
 }
 
-// ReportRequested records, between two polls, a request of another server. That server misses
+// RecordRequest records, between two polls, a request of another server. That server misses
 // its leader. If this node also misses the leader, and lacks a report of that server, it asks all
 // voters soon.
-func (s *Suspicion) ReportRequested(now time.Duration, server string) {
+func (s *Suspicion) RecordRequest(now time.Duration, server string) {
 	missesLeader := s.ownReport.LeaderTerm != 0
 	if missesLeader && !s.reportCounts(now, s.peerReports[server]) {
 		s.nextRequest = min(s.nextRequest, s.lastRequest+minRequestInterval)

@@ -52,7 +52,7 @@ func (v *suspiciousVoter) pass(d time.Duration) {
 // receive gives the voter reports of others, as replies to its last request.
 func (v *suspiciousVoter) receive(m election.Report, from ...string) {
 	for _, s := range from {
-		v.d.ReportReceived(v.now, s, m)
+		v.d.RecordReport(v.now, s, m)
 	}
 }
 
@@ -253,17 +253,17 @@ func TestSuspicionIsAbandoned(t *testing.T) {
 // A voter that is asked while it misses the leader asks in turn, but at a limited rate.
 func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 	v := newSuspiciousVoter(t, "b", "a", "b", "c")
-	v.d.ReportRequested(v.now, "c")
+	v.d.RecordRequest(v.now, "c")
 	v.pass(80 * time.Millisecond)
 	v.asked = nil
-	v.d.ReportRequested(v.now, "c")
+	v.d.RecordRequest(v.now, "c")
 	v.pass(10 * time.Millisecond)
 	if v.asked == nil {
 		t.Error("it does not ask one that has just come to miss the leader")
 	}
 	v.receive(suspicionOf(20), "c")
 	v.asked = nil
-	v.d.ReportRequested(v.now, "c")
+	v.d.RecordRequest(v.now, "c")
 	v.pass(10 * time.Millisecond)
 	if v.asked != nil {
 		t.Error("it asks again what it knows")
@@ -361,7 +361,7 @@ func TestVoterUsesReplyToItsLastRequest(t *testing.T) {
 	first := v.now
 	v.pass(50 * time.Millisecond)
 	v.receive(election.Report{CurrentTerm: 7}, "c")
-	v.d.ReportReceived(first, "c", suspicionOf(20))
+	v.d.RecordReport(first, "c", suspicionOf(20))
 	v.pass(40 * time.Millisecond)
 	v.wants(false, "by what c has taken back")
 }

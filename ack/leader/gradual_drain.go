@@ -50,7 +50,7 @@ func (gd *gradualDrains) finished(in inputs) []ack.Change {
 	return changes
 }
 
-// policyApplied forgets the overdue drains that a new policy has cancelled.
-func (gd *gradualDrains) policyApplied(after *ack.Policy) {
+// applyPolicy forgets the overdue drains that a new policy has cancelled.
+func (gd *gradualDrains) applyPolicy(after *ack.Policy) {
 	maps.DeleteFunc(gd.overdue, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
 }

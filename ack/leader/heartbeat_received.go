@@ -5,9 +5,9 @@ import (
 	"shardway/shardmap"
 )
 
-// heartbeatReceived stores a heartbeat and returns the response. ok is false if it gets no response, for example because
+// handleHeartbeat stores a heartbeat and returns the response. ok is false if it gets no response, for example because
 // it does not name exactly the term of the leader (why 2).
-func (l *Leader) heartbeatReceived(received HeartbeatReceived) (answer ack.Answer, ok bool) {
+func (l *Leader) handleHeartbeat(received HeartbeatReceived) (answer ack.Answer, ok bool) {
 	if received.Term != l.in.term || l.leases.revoked {
 		return ack.Answer{}, false
 	}

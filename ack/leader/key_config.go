@@ -19,8 +19,8 @@ type keyConfigChange struct {
 	loadedDigest uint64
 }
 
-// configLoaded records the key configuration that the own node has loaded.
-func (c *keyConfigChange) configLoaded(text string) {
+// setLoadedConfig records the key configuration that the own node has loaded.
+func (c *keyConfigChange) setLoadedConfig(text string) {
 	c.loaded, c.loadedDigest = text, ack.KeyConfigDigest(text)
 }
 

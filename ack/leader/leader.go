@@ -109,7 +109,7 @@ func (l *Leader) applyMessage(msg Message) {
 	case Tick, TermRead:
 	case BarrierFailed: // handled by Driver
 	case HeartbeatReceived:
-		if answer, ok := l.heartbeatReceived(m); ok {
+		if answer, ok := l.handleHeartbeat(m); ok {
 			l.emit(Reply{To: m.Node, Answer: answer})
 		}
 	case ConnClosed:
@@ -117,7 +117,7 @@ func (l *Leader) applyMessage(msg Message) {
 			node.connClosed = true
 		}
 	case StateApplied:
-		l.stateApplied(m.State)
+		l.applyState(m.State)
 	case BarrierApplied:
 		l.leases.inheritedMap = l.in.state.Committed()
 		l.leases.barrierStart = m.Started
@@ -135,11 +135,11 @@ func (l *Leader) applyMessage(msg Message) {
 			l.members.getOrCreate(m.Node).recordCrash(l.in, m)
 		}
 	case IdleShards:
-		l.idleReported(m)
+		l.recordIdle(m)
 	case ReleasesReceived:
 		l.members.getOrCreate(m.Node).storeReleases(m.Releases)
 	case KeyConfigLoaded:
-		l.keyConfig.configLoaded(m.Text)
+		l.keyConfig.setLoadedConfig(m.Text)
 	case NodeRemoved:
 		l.members.getOrCreate(m.Node).recordRemoval(l.in)
 	case GossipStatus:
@@ -184,43 +184,43 @@ func (l *Leader) stepDown(reason string) {
 	l.emit(StepDown{Reason: reason})
 }
 
-// stateApplied applies the newest state of the own log. Once the barrier is applied, entries of
+// applyState applies the newest state of the own log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
-func (l *Leader) stateApplied(state *ack.State) {
+func (l *Leader) applyState(state *ack.State) {
 	old := l.in.state
 	l.in.state = state
-	l.timings.stateApplied(l.in.now, old, state)
+	l.timings.applyState(l.in.now, old, state)
 	l.in.timing = l.timings.waitTiming(l.in.now, state)
-	l.configApplied(old)
+	l.applyConfig(old)
 	proposalIsNew := state.Proposed().Epoch() != old.Proposed().Epoch()
 	if proposalIsNew {
-		l.membership.proposalApplied(l.in, &l.members)
+		l.membership.applyProposal(l.in, &l.members)
 	}
 	if state.Committed().Epoch() != old.Committed().Epoch() {
-		l.commitApplied()
+		l.applyCommit()
 	}
 	if state.HasOpenProposal() && (proposalIsNew || !old.HasOpenProposal()) {
 		l.idle.deriveFromProposal(state)
 		l.staged.cancelQuery()
 	}
-	l.pending.mapApplied(old, state)
+	l.pending.applyMap(old, state)
 }
 
-// configApplied applies the changes of the policy, the restarts and the app reports since the state
+// applyConfig applies the changes of the policy, the restarts and the app reports since the state
 // old.
-func (l *Leader) configApplied(old *ack.State) {
-	l.policyApplied(old)
-	restartsChanged := l.members.restartsApplied(l.in, old)
+func (l *Leader) applyConfig(old *ack.State) {
+	l.applyPolicy(old)
+	restartsChanged := l.members.applyRestarts(l.in, old)
 	if restartsChanged || l.in.state.DeparturesIndex() != old.DeparturesIndex() {
-		l.pending.configApplied()
+		l.pending.applyConfig()
 	}
 }
 
-// commitApplied applies a new committed map.
-func (l *Leader) commitApplied() {
+// applyCommit applies a new committed map.
+func (l *Leader) applyCommit() {
 	l.idle.clear()
 	l.staged.cancelQuery()
-	l.membership.commitApplied(l.in.state.Committed())
+	l.membership.applyCommit(l.in.state.Committed())
 	l.committedMapSeenAt = l.in.now
 	if l.in.state.ProposedTerm() == l.in.term {
 		l.ownRoundCommitted = true

@@ -32,8 +32,8 @@ func newMembership() membership {
 	return membership{dropSeenAt: map[shardmap.NodeID]time.Duration{}}
 }
 
-// proposalApplied starts the round of a proposal that the log now contains.
-func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
+// applyProposal starts the round of a proposal that the log now contains.
+func (ms *membership) applyProposal(in inputs, nodes *memberTracker) {
 	ms.roundStartedAt = in.now
 	for _, id := range in.state.DroppedBy(in.state.Proposed().Epoch()) {
 		ms.dropSeenAt[id] = in.now
@@ -42,13 +42,13 @@ func (ms *membership) proposalApplied(in inputs, nodes *memberTracker) {
 	}
 }
 
-// commitApplied forgets the uncordoned nodes that own shards in the new committed map.
-func (ms *membership) commitApplied(committed *shardmap.Map) {
+// applyCommit forgets the uncordoned nodes that own shards in the new committed map.
+func (ms *membership) applyCommit(committed *shardmap.Map) {
 	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
 }
 
-// policyApplied records the nodes whose drain a new policy has ended.
-func (ms *membership) policyApplied(before, after *ack.Policy) {
+// applyPolicy records the nodes whose drain a new policy has ended.
+func (ms *membership) applyPolicy(before, after *ack.Policy) {
 	for id := range before.Drained {
 		if _, _, isInstance := shardmap.ParseInstance(id); !isInstance && !after.Drained[id] {
 			setKey(&ms.uncordoned, id, true)

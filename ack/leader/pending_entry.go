@@ -43,16 +43,16 @@ func (pe *pendingEntry) submitCommit(now time.Duration, epoch shardmap.Epoch) {
 // clear records that the outcome of the entry is known.
 func (pe *pendingEntry) clear() { pe.kind, pe.commitEpoch = noEntry, 0 }
 
-// configApplied ends the wait for an entry that is neither a proposal nor a commit.
-func (pe *pendingEntry) configApplied() {
+// applyConfig ends the wait for an entry that is neither a proposal nor a commit.
+func (pe *pendingEntry) applyConfig() {
 	if pe.kind == configEntry {
 		pe.clear()
 	}
 }
 
-// mapApplied ends the wait if the newer state of the log contains a new proposal or the awaited
+// applyMap ends the wait if the newer state of the log contains a new proposal or the awaited
 // commit. A submitted commit blocks leases for the old map until its outcome is known.
-func (pe *pendingEntry) mapApplied(old, state *ack.State) {
+func (pe *pendingEntry) applyMap(old, state *ack.State) {
 	if pe.kind == commitEntry {
 		if state.Committed().Epoch() >= pe.commitEpoch {
 			pe.clear()

@@ -65,8 +65,8 @@ func (q *policyQueue) pop() (request policyRequest, ok bool) {
 	return request, true
 }
 
-// policyApplied records when the leader saw the last change of the pause.
-func (q *policyQueue) policyApplied(now time.Duration, before, after *ack.Policy) {
+// applyPolicy records when the leader saw the last change of the pause.
+func (q *policyQueue) applyPolicy(now time.Duration, before, after *ack.Policy) {
 	if after.PauseIndex != before.PauseIndex {
 		q.pauseSeenAt = now
 	}
@@ -95,18 +95,18 @@ func (l *Leader) submitPolicyChange() bool {
 	return true
 }
 
-// policyApplied informs the parts of the leader about an applied log entry that can have changed the
+// applyPolicy informs the parts of the leader about an applied log entry that can have changed the
 // policy: those that track pauses, drains and the submitted change. old is the state before the entry.
-func (l *Leader) policyApplied(old *ack.State) {
+func (l *Leader) applyPolicy(old *ack.State) {
 	before, after := old.Policy(), l.in.state.Policy()
-	l.policyQueue.policyApplied(l.in.now, before, after)
+	l.policyQueue.applyPolicy(l.in.now, before, after)
 	if len(after.GradualDrains) > 0 {
 		l.idle.drainsStarted(before, after, l.in.state.Committed())
 		l.staged.drainsStarted(after)
 	}
-	l.membership.policyApplied(before, after)
-	l.drains.policyApplied(after)
+	l.membership.applyPolicy(before, after)
+	l.drains.applyPolicy(after)
 	if after.ChangedIndex != before.ChangedIndex {
-		l.pending.configApplied()
+		l.pending.applyConfig()
 	}
 }

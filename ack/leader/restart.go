@@ -121,9 +121,9 @@ func (m *member) isServingAgain(in inputs, restart ack.Restart) bool {
 	return !m.heartbeat.Unhealthy && m.freshEchoCount >= requiredFreshEchoes && m.hasFreshLease(in)
 }
 
-// restartsApplied updates the restart times for a newer state of the log. It reports whether the
+// applyRestarts updates the restart times for a newer state of the log. It reports whether the
 // restarts have changed.
-func (mt *memberTracker) restartsApplied(in inputs, old *ack.State) bool {
+func (mt *memberTracker) applyRestarts(in inputs, old *ack.State) bool {
 	state := in.state
 	if state.RestartsIndex() == old.RestartsIndex() {
 		return false

@@ -113,18 +113,18 @@ func (l *Leader) unblockRound() {
 	}
 }
 
-// idleReported applies a report of idle shards. A node sends it in answer to a query, or without
+// recordIdle applies a report of idle shards. A node sends it in answer to a query, or without
 // one during a gradual drain.
-func (l *Leader) idleReported(report IdleShards) {
+func (l *Leader) recordIdle(report IdleShards) {
 	isAwaited := l.staged.awaitingAnswer[report.Node]
 	if report.MapEpoch != l.in.state.Committed().Epoch() || report.IsAnswer && !isAwaited {
 		return
 	}
 	switch {
 	case report.IsAnswer && l.in.state.HasOpenProposal():
-		l.blockingShardsReported(report)
+		l.recordBlockingShards(report)
 	case report.IsAnswer:
-		l.answerReported(report)
+		l.recordIdleAnswer(report)
 	case l.in.state.HasOpenProposal() || l.pending.exists():
 		// The open round, or a proposal or commit that is being submitted, does not change.
 	case l.in.state.Policy().DrainsGradually(report.Node):
@@ -132,9 +132,9 @@ func (l *Leader) idleReported(report IdleShards) {
 	}
 }
 
-// answerReported applies the response to an open query. A proposal withdraws the query, so the
+// recordIdleAnswer applies the response to an open query. A proposal withdraws the query, so the
 // response counts even while another entry is being submitted.
-func (l *Leader) answerReported(report IdleShards) {
+func (l *Leader) recordIdleAnswer(report IdleShards) {
 	committed := l.in.state.Committed()
 	leavesBusyShard := l.assigned.leavesBusyShard(committed, report.Node, report.Shards)
 	if !l.staged.mayUseAnswer(l.in.now, report.Node, leavesBusyShard) {
@@ -143,9 +143,9 @@ func (l *Leader) answerReported(report IdleShards) {
 	l.idle.replaceOwned(committed, report.Node, report.Shards)
 }
 
-// blockingShardsReported applies the response of an owner to the query which shards block the open
+// recordBlockingShards applies the response of an owner to the query which shards block the open
 // round. The busy shards of the owner stay with it for now.
-func (l *Leader) blockingShardsReported(report IdleShards) {
+func (l *Leader) recordBlockingShards(report IdleShards) {
 	if l.in.ownRoundOpen() && !l.pending.exists() {
 		delete(l.staged.awaitingAnswer, report.Node)
 		l.idle.removeBusy(l.in.state.Committed(), report.Node, report.Shards)

@@ -76,8 +76,8 @@ func (tt *timingTracker) waitTiming(now time.Duration, state *ack.State) ack.Tim
 	return timing
 }
 
-// stateApplied records when the leader saw the last change of the timing.
-func (tt *timingTracker) stateApplied(now time.Duration, old, state *ack.State) {
+// applyState records when the leader saw the last change of the timing.
+func (tt *timingTracker) applyState(now time.Duration, old, state *ack.State) {
 	if state.TimingIndex() != old.TimingIndex() {
 		tt.changeSeenAt = now
 	}

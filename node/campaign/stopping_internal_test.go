@@ -56,7 +56,7 @@ func TestStoppingNodeDoesNotCampaign(t *testing.T) {
 		if campaigns = campaigns || campaign; campaigns {
 			break
 		}
-		s.machine.ReportReceived(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
+		s.machine.RecordReport(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
 	}
 	if !campaigns || !s.machine.Report().Candidate {
 		t.Fatal("the voter does not campaign")

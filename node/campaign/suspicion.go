@@ -151,7 +151,7 @@ func (s *Suspicion) askVoter(server string, now time.Duration) {
 			s.o.Log.Debug().Err(err).Str("peer", server).Msg("no response about the leader")
 			return
 		}
-		s.o.Agent.Call(ctx, func() { s.machine.ReportReceived(now, server, report) })
+		s.o.Agent.Call(ctx, func() { s.machine.RecordReport(now, server, report) })
 	})
 }
 
@@ -176,7 +176,7 @@ func (s *Suspicion) Report(ctx context.Context, server string) (report election.
 	called := s.o.Agent.Call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
 		now := s.o.Agent.BeginTurn()
 		s.Poll(now)
-		s.machine.ReportRequested(now, server)
+		s.machine.RecordRequest(now, server)
 		s.Poll(now)
 		reports <- s.machine.Report()
 	})
