@@ -1,6 +1,7 @@
-// Package agent implements the node's side of the lease and ownership protocol: it holds the
+// Package agent implements the node's side of the lease and ownership protocol. It holds the
 // node's lease, drains the shards that a proposed map takes away, calls the app's hooks, and
-// acknowledges the map. Package ack has the other side, the leader, and the terms and rules of both.
+// acknowledges the map. Package ack/leader is the leader's side, and package ack has the terms and
+// rules of both.
 //
 // The package is pure, like ack: no goroutine, clock, lock or I/O. Package node runs it.
 //
