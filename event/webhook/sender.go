@@ -46,7 +46,7 @@ type Options struct {
 	UserAgent string
 	// Transport sends the requests; nil means HTTP and HTTPS with the limits of this package.
 	Transport http.RoundTripper
-	// RequestTimeout limits the time of one request; zero means 15 s.
+	// RequestTimeout limits the time of one request; zero means 15 s. Only tests set it.
 	RequestTimeout time.Duration
 }
 

@@ -55,6 +55,6 @@ func ProcessFailed(node shardmap.NodeID, shard shardmap.Shard, failures int, rea
 // connections together.
 func WebSocketsMoved(h wsession.Handover) event.Event {
 	return event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{
-		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.ResumedWithGap, Lost: h.Lost, LongestMS: float64(h.LongestOutage.Microseconds()) / 1000,
+		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.ResumedWithGap, Lost: h.Lost, LongestMS: milliseconds(h.LongestOutage),
 	}}
 }

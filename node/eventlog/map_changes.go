@@ -177,7 +177,7 @@ func (c *MapChangeRecorder) recordPhaseLocked(name string, d time.Duration) {
 	d = max(d, 0)
 	// Events that were recorded earlier share the old slice, so the new event is appended to a
 	// copy.
-	c.open.change.Phases = append(slices.Clip(c.open.change.Phases), event.Phase{Name: name, MS: float64(d.Microseconds()) / 1000})
+	c.open.change.Phases = append(slices.Clip(c.open.change.Phases), event.Phase{Name: name, MS: milliseconds(d)})
 	if c.o.OnPhase != nil {
 		c.o.OnPhase(name, d)
 	}
