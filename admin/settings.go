@@ -65,7 +65,8 @@ func describeTiming(timing api.Timing) string {
 	return strings.Join(words, " ")
 }
 
-// settingsArguments are the arguments of POST /v1/settings.
+// settingsArguments are the arguments of POST /v1/settings. They do not embed api.Timing, because an error for a
+// wrong type would name the field Timing.lease.
 type settingsArguments struct {
 	Lease         string `json:"lease"`
 	DeadAfter     string `json:"dead_after"`

@@ -29,9 +29,9 @@ type Event struct {
 	// event is about the node or its whole app.
 	Instance int    `json:"instance,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// NoticedBy is what showed the leader the failure of Node first; see NodeDropped. Reporters are the members that
-	// could not connect to Node then.
-	NoticedBy string   `json:"noticed_by,omitempty"`
+	// NoticedBy is what showed the leader the failure of Node first; see NodeDropped.
+	NoticedBy string `json:"noticed_by,omitempty"`
+	// Reporters are the members that could not connect to Node when the leader excluded it.
 	Reporters []string `json:"reporters,omitempty"`
 	// State is the new state of the cluster; see ClusterStateChanged.
 	State string `json:"state,omitempty"`
