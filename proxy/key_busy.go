@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"shardway/internal/problem"
-	"shardway/proxy/inflight"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -77,59 +76,6 @@ func (router *router) needsShardPlace(settings *Settings) bool {
 // limitsProcesses reports whether Server.shardGate limits the requests of shards.
 func (s *Server) limitsProcesses(settings *Settings) bool {
 	return s.options.Processes != nil && settings.MaxShardInflight > 0
-}
-
-// lacksPlace reports whether the request must take a place before it runs, because a reload has switched a limit
-// on. The caller has begun the run, so that replaceSettings finds a run for which the result is false.
-func (router *router) lacksPlace() bool {
-	settings := router.server.settings.Load()
-	if settings == router.settings {
-		return false
-	}
-	return router.needsKeyPlace(settings) && !router.admission.place.IsTaken() ||
-		router.needsShardPlace(settings) && !router.admission.shardPlace.IsTaken()
-}
-
-// replaceSettings publishes settings. If they switch a limit of a gate on, the requests that run without a place
-// count until they end.
-func (s *Server) replaceSettings(next *Settings) {
-	previous := s.settings.Load()
-	var gates []*keylimit.Gate
-	if previous.MaxKeyInflight == 0 && next.MaxKeyInflight > 0 {
-		gates = append(gates, &s.keyGate)
-	}
-	if !s.limitsProcesses(previous) && s.limitsProcesses(next) {
-		gates = append(gates, &s.shardGate)
-	}
-	if len(gates) == 0 {
-		s.settings.Store(next)
-		return
-	}
-	earlier := keylimit.SwitchOn(gates, func() []keylimit.EarlierRun {
-		s.settings.Store(next)
-		return s.earlierRuns()
-	})
-	if earlier > 0 {
-		s.options.Log.Info().Int("requests", earlier).Msg("in-flight limit counts earlier requests")
-	}
-}
-
-// earlierRuns returns the requests at the app of this node that count for an in-flight limit. IsOver keeps a
-// reference to a client, which may be reused for another connection before the limit calls it. IsOver therefore
-// reads only the slot, and compares the run number, which increases over all connections of the client.
-func (s *Server) earlierRuns() (runs []keylimit.EarlierRun) {
-	const exempt = inflight.Keyless | inflight.Tunnel | inflight.Events | inflight.WebSocket
-	s.conns.Each(func(c *client) {
-		run := c.slot.Load()
-		if run.Kind != route.Local || run.Has(exempt) {
-			return
-		}
-		runs = append(runs, keylimit.EarlierRun{Shard: uint32(run.Shard), IsOver: func() bool {
-			current := c.slot.Load()
-			return current.Number != run.Number || current.Kind == 0 || current.Has(exempt)
-		}})
-	})
-	return runs
 }
 
 // enterGate takes a place of a gate, and waits for it if necessary.
