@@ -35,8 +35,8 @@ func IsRefused(err error) bool {
 }
 
 // IsLocalFailure reports whether a dial failed before it could reach the other node: this node has no
-// file descriptor, port or memory left, or knows no address of the other node. Such an error says
-// nothing about the other node.
+// file descriptor, port or memory left, or has no address of the other node. Such an error is no
+// evidence about the other node.
 func IsLocalFailure(err error) bool {
 	for _, cause := range []error{ErrUnknownNode, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, cause) {

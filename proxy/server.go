@@ -198,10 +198,7 @@ func (s *Server) upstreamOptions() upstream.Options {
 		options.DialProcess = s.options.Processes.Dial
 	}
 	if s.options.DialUpstream != nil || len(s.options.FurtherUpstreams) > 0 {
-		options.DialApps = append(options.DialApps, s.options.DialUpstream)
-		for _, dial := range s.options.FurtherUpstreams {
-			options.DialApps = append(options.DialApps, dial)
-		}
+		options.DialApps = append([]upstream.DialApp{s.options.DialUpstream}, s.options.FurtherUpstreams...)
 	}
 	return options
 }

@@ -45,10 +45,13 @@ func NewSelection(self shardmap.NodeID, dir *disk.Dir, health *apphealth.Group, 
 	}
 }
 
+// dialFunc opens a connection to an app instance.
+type dialFunc = func(context.Context) (net.Conn, error)
+
 // WrapDials wraps the functions with which the proxy dials the app instances. The results report the
 // result of each dial to the health and to the watch of the instance.
-func WrapDials(health *apphealth.Group, watches []*Watch, first func(context.Context) (net.Conn, error), further []func(context.Context) (net.Conn, error)) (wrappedFirst func(context.Context) (net.Conn, error), wrappedFurther []func(context.Context) (net.Conn, error)) {
-	wrap := func(instance int, dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+func WrapDials(health *apphealth.Group, watches []*Watch, first dialFunc, further []dialFunc) (wrappedFirst dialFunc, wrappedFurther []dialFunc) {
+	wrap := func(instance int, dial dialFunc) dialFunc {
 		checker := health.At(instance)
 		if dial == nil || checker == nil {
 			return nil

@@ -146,7 +146,7 @@ func (w *Watch) OnStateApplied(state *ack.State, hasLease bool) {
 
 // WrapDial wraps dial, which opens connections for requests: the Watch records the result of each dial.
 // w may be nil.
-func (w *Watch) WrapDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+func (w *Watch) WrapDial(dial dialFunc) dialFunc {
 	if w == nil {
 		return dial
 	}

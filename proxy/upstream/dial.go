@@ -52,7 +52,7 @@ type dialer struct {
 }
 
 // DialApp opens a connection to an app instance.
-type DialApp func(ctx context.Context) (net.Conn, error)
+type DialApp = func(ctx context.Context) (net.Conn, error)
 
 // DialConn opens a connection for a pool.
 type DialConn func(ctx context.Context) (*connpool.Conn, error)
