@@ -182,6 +182,9 @@ func TestChaos(t *testing.T) {
 		if err := report.Err(); err != nil {
 			t.Error(err)
 		}
+		if *only == "" && report.JudgedMapChanges() == 0 {
+			t.Error("no change of the map was checked for needless moves")
+		}
 	})
 	if !t.Failed() {
 		all.check(t)

@@ -99,6 +99,15 @@ func (r *Report) Events() int {
 	return count
 }
 
+// JudgedMapChanges returns the number of changes of the map that were checked for needless moves.
+func (r *Report) JudgedMapChanges() int {
+	count := 0
+	for _, round := range r.Rounds {
+		count += round.History.JudgedMapChanges
+	}
+	return count
+}
+
 // addViolations adds the violations of a round to the report.
 func (r *Report) addViolations(round *Round) {
 	for i := range round.Violations {
