@@ -59,7 +59,7 @@ func Check(history History, rules Rules) *Report {
 		rules: &rules, report: report, runs: runs, owners: owners, faults: faults, majority: majority, responses: responses,
 	}
 	headers := &runChecker{rules: &rules, report: report, runs: runs, ingressNodes: ingressNodes}
-	instances := &instanceChecker{rules: &rules, report: report, maps: maps, drains: history.Drains, faults: faults, majority: majority}
+	instances := &instanceChecker{rules: &rules, report: report, maps: maps, drains: history.Drains, exclusions: exclusions}
 
 	ownership.check(history.Admissions) // fills excusedOverlaps for the responses
 	exclusions.check()

@@ -22,11 +22,17 @@ func (ec *exclusionChecker) check() {
 				continue
 			}
 			checked[node] = true
-			if !ec.drainExcludes(node, next.At) && !ec.faultExcludes(node, next.At) {
+			if !ec.mayLeave(node, next.At) {
 				ec.report.addViolation(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}
 		}
 	}
+}
+
+// mayLeave reports whether a node or an app instance may lose shards in a map observed at a time, because
+// it had a fault or was drained.
+func (ec *exclusionChecker) mayLeave(node string, observedAt int64) bool {
+	return ec.drainExcludes(node, observedAt) || ec.faultExcludes(node, observedAt)
 }
 
 // drainExcludes reports whether a drain permits that a map observed at a time excludes a node.

@@ -27,20 +27,19 @@ func (d *Drain) drains(app string) bool {
 // instanceChecker checks that the failure of an app instance moves only its own shards, to its siblings.
 // It applies to each change of the map, also while nodes fail, drain or return:
 //
-//   - An instance loses all its shards to siblings only if it has failed or was drained, or its node has.
-//   - No other shard moves between instances, except as many as an even spread over the instances of the
-//     node needs. Shards that arrive at the node or that its failed instances lose come first.
+//   - No shard moves between instances, except as many as an even spread over the instances of the
+//     node needs. Shards that arrive at the node, or that an instance without shards has lost, come first.
 //   - No shard leaves a node without a fault or drain, except as many as an even spread over the nodes needs.
 //
 // These limits are exact for nodes of equal weight without placement rules: the map with the even spread
-// moves the minimum, and a change that defers some of its moves moves less.
+// moves the minimum, and a change that defers some of its moves moves less. exclusionChecker checks that an
+// instance loses all its shards only for a permitted reason.
 type instanceChecker struct {
-	rules    *Rules
-	report   *Report
-	maps     mapTimeline
-	drains   []Drain
-	faults   *faultTimeline
-	majority *majority
+	rules      *Rules
+	report     *Report
+	maps       mapTimeline
+	drains     []Drain
+	exclusions *exclusionChecker
 }
 
 // check checks each change of the map. It cannot judge several changes together.
@@ -63,9 +62,8 @@ func (ic *instanceChecker) check() {
 
 // checkNodes checks how many shards move between nodes.
 func (ic *instanceChecker) checkNodes(change *mapChange) {
-	at := change.next.At
 	moves := change.newSpread(nodeOf, "")
-	mayLeave := func(node string) bool { return ic.mayLeave(node, at) }
+	mayLeave := func(node string) bool { return ic.exclusions.mayLeave(node, change.next.At) }
 	if moved, needed := moves.fromRemaining(mayLeave), moves.minimum(mayLeave); moved > needed {
 		ic.report.addViolation(MovedNeedlessly, "%d shards left nodes without a fault in the map of epoch %d, and an even spread needs %d moves: %v", moved, change.next.Epoch, needed, moves)
 	}
@@ -73,31 +71,11 @@ func (ic *instanceChecker) checkNodes(change *mapChange) {
 
 // checkSiblings checks how many shards move between the instances of a node.
 func (ic *instanceChecker) checkSiblings(change *mapChange, node string) {
-	at := change.next.At
 	moves := change.newSpread(func(app string) string { return app }, node)
-	mayLeave := func(app string) bool { return moves.owned[app] == 0 || ic.isDrainedInstance(app, at) }
-	for app, lost := range moves.lost {
-		if lost > 0 && mayLeave(app) && !ic.mayLeave(app, at) {
-			ic.report.addViolation(MovedNeedlessly, "%s lost %d shards to its siblings in the map of epoch %d, and it had no fault and was not drained", app, lost, change.next.Epoch)
-		}
-	}
+	mayLeave := func(app string) bool { return moves.owned[app] == 0 || ic.isDrainedInstance(app, change.next.At) }
 	if moved, needed := moves.fromRemaining(mayLeave), moves.minimum(mayLeave); moved > needed {
 		ic.report.addViolation(MovedNeedlessly, "%d shards moved between other instances of %s in the map of epoch %d, and an even spread needs %d moves: %v", moved, node, change.next.Epoch, needed, moves)
 	}
-}
-
-// mayLeave reports whether a node or an app instance may lose shards in a map observed at a time, because
-// it had a fault or was drained shortly before. No map is committed without a majority, so the time
-// without one is added.
-func (ic *instanceChecker) mayLeave(name string, at int64) bool {
-	isRecent := func(from, until int64) bool {
-		return from <= at && at <= addDuration(until, ic.rules.maxRoundTime()+ic.majority.totalWithout(until, at))
-	}
-	return slices.ContainsFunc(ic.drains, func(drain Drain) bool {
-		return drain.drains(name) && isRecent(drain.From, orNever(drain.Until))
-	}) || slices.ContainsFunc(ic.faults.all, func(fault Fault) bool {
-		return fault.affects(name) && isRecent(fault.From, fault.end())
-	})
 }
 
 // isDrainedInstance reports whether a drain of the instance was in force shortly before a time. Its
@@ -184,8 +162,6 @@ func (s *spread) minimum(mayLeave func(string) bool) (moves int) {
 	for owner, lost := range s.lost {
 		if mayLeave(owner) {
 			free += lost
-		} else if s.owned[owner] == 0 {
-			counts = append(counts, lost)
 		}
 	}
 	if len(counts) == 0 {

@@ -4,6 +4,7 @@ package history_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"shardway/e2e/kit/history"
@@ -189,5 +190,64 @@ func TestCheckDetectsErrorsOfInstances(t *testing.T) {
 				t.Errorf("violations = %v, want only %q", report.Violations, c.want)
 			}
 		})
+	}
+}
+
+// The test plants changes of the shards of nodes a and b, whose even spread needs a known number of moves.
+func TestMovesMustNotExceedEvenSpread(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after string // the owners of all shards
+		plant         func(builder *historyBuilder, change *history.Map)
+		want          int
+	}{
+		{name: "an instance that returns gets its share", before: "a a a a/2 a/2 a/2", after: "a a a/3 a/2 a/2 a/3"},
+		{name: "an instance that returns gets more than its share", before: "a a a a/2 a/2 a/2", after: "a a/3 a/3 a/2 a/2 a/3", want: 1},
+		{name: "the largest owner may keep one shard more", before: "a a a a/2 a/2", after: "a a a/2 a/2 a/2", want: 1},
+		{name: "the shards of a failed instance make a move needless", before: "a a a a/2 a/3 a/3", after: "a a a/2 a/2 a a/2", want: 1, plant: fail(history.AppDown, "a/3")},
+		{name: "the shards of a failed node make a move needless", before: "a a a a/2 b b", after: "a a a/2 a/2 a a/2", want: 1, plant: fail(history.Killed, "b")},
+		{name: "a node that returns gets its share", before: "a a/2 a a/2", after: "a a/2 b b"},
+		{name: "a node that returns gets more than its share", before: "a a/2 a a/2 a a/2", after: "a a/2 b b b b", want: 1},
+		{name: "a drained instance loses its idle shards first", before: "a a a/2 a/2 a/3 a/3", after: "a/2 a a/2 a/2 a/3 a/3", plant: drainInstance("a", 0)},
+		{name: "the drain of the instance was withdrawn long ago", before: "a a a/2 a/2 a/3 a/3", after: "a/2 a a/2 a/2 a/3 a/3", plant: drainInstance("a", 20_000), want: 1},
+		{name: "a drained node moves shards between its instances", before: "a a a/2 a/2 b b", after: "a a/2 a/2 a/2 b b", want: 1, plant: func(builder *historyBuilder, _ *history.Map) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: "a", From: builder.now * ms})
+		}},
+		{name: "the map follows maps that were not observed", before: "a a/2 a a/2 a a/2", after: "a a/2 b b b b", plant: func(_ *historyBuilder, change *history.Map) { change.FollowsGap = true }},
+	} {
+		builder := &historyBuilder{now: 3000}
+		builder.addMap(10, strings.Fields(c.before)...)
+		builder.now += 100
+		builder.addMap(11, strings.Fields(c.after)...)
+		change := &builder.Maps[1]
+		if c.plant != nil {
+			c.plant(builder, change)
+		}
+		report := history.Check(builder.History, history.Rules{SeveralInstances: true})
+		if report.Count(history.MovedNeedlessly) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%s: violations = %v, want %d", c.name, report.Violations, c.want)
+		}
+		if isJudged := report.JudgedMapChanges == 1; isJudged == change.FollowsGap {
+			t.Errorf("%s: %d changes judged", c.name, report.JudgedMapChanges)
+		}
+	}
+}
+
+// fail adds a fault of an app instance or a node shortly before the change.
+func fail(kind history.FaultKind, name string) func(*historyBuilder, *history.Map) {
+	return func(builder *historyBuilder, change *history.Map) {
+		builder.Faults = append(builder.Faults, history.Fault{Kind: kind, Node: name, From: change.At - 50*ms, LatestExit: change.At - 50*ms})
+	}
+}
+
+// drainInstance adds a drain of an app instance that was withdrawn some time before the change, in ms; 0 means that it
+// is in force.
+func drainInstance(app string, withdrawn int64) func(*historyBuilder, *history.Map) {
+	return func(builder *historyBuilder, change *history.Map) {
+		drain := history.Drain{Node: app, IsInstance: true, From: change.At - 30_000*ms}
+		if withdrawn > 0 {
+			drain.Until = change.At - withdrawn*ms
+		}
+		builder.Drains = append(builder.Drains, drain)
 	}
 }

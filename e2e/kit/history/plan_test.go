@@ -76,6 +76,42 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 	}
 }
 
+// A request for a node applies to all its app instances, and a request for an instance only to this one.
+func TestMapsOfInstancesMustObeyDrainsAndCordons(t *testing.T) {
+	drain := func(node string, isInstance bool) func(builder *historyBuilder) {
+		return func(builder *historyBuilder) {
+			builder.Drains = append(builder.Drains, history.Drain{Node: node, IsInstance: isInstance, From: builder.now * ms, LogRange: history.LogRange{After: 20}})
+		}
+	}
+	cordon := func(builder *historyBuilder) {
+		builder.Cordons = append(builder.Cordons, history.Cordon{Node: "b", LogRange: history.LogRange{After: 20}})
+	}
+	for _, c := range []struct {
+		name          string
+		before, after []string // the owners of all shards
+		later         int64    // ms until the last map
+		request       func(builder *historyBuilder)
+		want          int
+	}{
+		{"an instance of a drained node has a shard", []string{"a", "b/2"}, []string{"a", "b/2"}, 11_000, drain("b", false), 1},
+		{"a shard moves to an instance of a drained node", []string{"a", "a", "b/2"}, []string{"a", "b/2", "b/2"}, 50, drain("b", false), 1},
+		{"a shard moves between instances of a drained node", []string{"a", "b", "b/2", "b"}, []string{"a", "b", "b/2", "b/2"}, 50, drain("b", false), 0},
+		{"the first instance is drained, and another one has a shard", []string{"a", "b/2"}, []string{"a", "b/2"}, 11_000, drain("b", true), 0},
+		{"the first instance is drained, and has a shard", []string{"a", "b"}, []string{"a", "b"}, 11_000, drain("b", true), 1},
+		{"an instance of a cordoned node gets a shard", []string{"a", "a", "b/2"}, []string{"a", "b/2", "b/2"}, 50, cordon, 1},
+		{"a shard moves between instances of a cordoned node", []string{"a", "b", "b/2", "b"}, []string{"a", "b", "b/2", "b/2"}, 50, cordon, 0},
+	} {
+		builder := validHistory()
+		c.request(builder)
+		builder.addMap(10, c.before...)
+		builder.now += c.later
+		builder.addMap(21, c.after...)
+		if report := history.Check(builder.History, history.Rules{Shards: shards}); report.Count(history.PlacementIgnored) != c.want || len(report.Violations) != c.want {
+			t.Errorf("%s: violations = %v, want %d", c.name, report.Violations, c.want)
+		}
+	}
+}
+
 // A node restarts in place with a grace of 4 s. Its shards move only after that, unless
 // another node had a fault, and it gains no shards.
 func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
@@ -127,6 +163,10 @@ func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 		}},
 		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(builder *historyBuilder) {
 			builder.Drains = append(builder.Drains, history.Drain{Node: "c", From: builder.Faults[0].From - 200*ms, Until: builder.Faults[0].From - 100*ms})
+		}},
+		{name: "a shard moves to its second app instance", at: grace - 1, owners: []string{"a", "b", "c/2"}, want: 1},
+		{name: "it runs again, and spreads the shards of a leaving node", at: 899, owners: []string{"a", "c", "c/2"}, rest: []string{"a", "a", "c"}, more: func(builder *historyBuilder) {
+			builder.addFault(history.Terminated, "b", 800, 0, 0)
 		}},
 		{name: "it hands over its shards", at: 100, owners: []string{"a", "b", "a"}, more: func(builder *historyBuilder) { builder.Faults[0].Grace = 0 }},
 	} {
