@@ -133,6 +133,7 @@ func (c *callbacks) run(ctx context.Context, abandoned <-chan struct{}, ring *ev
 func (c *callbacks) handle(ctx context.Context, cursor *event.Cursor, e *event.Event) {
 	switch e.Kind { //nolint:exhaustive // the other kinds have no callbacks
 	case event.NodeJoined, event.NodeRejoined:
+		delete(c.restarting, e.Node) // the restart took too long, otherwise NodeRestarted reports its end
 		c.setPresent(ctx, e.Node, "", e.Time, e.Kind == event.NodeRejoined)
 	case event.NodeRestarting:
 		c.restarting[e.Node] = true

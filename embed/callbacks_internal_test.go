@@ -132,6 +132,8 @@ func TestCallbacksOfARestartInPlace(t *testing.T) {
 		w.expect("joined b", "left b restarting", "rejoined b restarted")
 		w.add("b", event.NodeRestarting, event.NodeRestarted, event.NodeLeft) // a fast restart, which gossip does not notice
 		w.expect("left b left")
+		w.add("b", event.NodeRejoined, event.NodeRestarting, event.NodeLeft, event.NodeRejoined, event.NodeLeft) // a restart that took too long
+		w.expect("rejoined b", "left b restarting", "rejoined b", "left b left")
 	})
 }
 
