@@ -94,8 +94,8 @@ func (f *fake) Moves(shard uint32) []api.Move {
 
 func (f *fake) Hot(context.Context) api.HotList {
 	return api.HotList{
-		Shards: []api.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
-		Keys:   []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Limited: []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 2.5}},
+		Shards: []api.HotShard{{Shard: 1, Node: "n1", Instance: 2, Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
+		Keys:   []api.HotKey{{Shard: 1, Node: "n1", Instance: 2, Hash: "0123456789abcdef", Requests: 12.5}}, Limited: []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 2.5}},
 		Unresponsive: []string{"n2"},
 	}
 }

@@ -17,8 +17,11 @@ type HotList struct {
 
 // HotShard is the load of a shard, as measured by its owner.
 type HotShard struct {
-	Shard    uint32  `json:"shard"`
-	Node     string  `json:"node"`
+	Shard uint32 `json:"shard"`
+	Node  string `json:"node"`
+	// Instance is the number of the app instance to which the shard is assigned. It is absent if no node has
+	// several instances, or if Node no longer owns the shard.
+	Instance int     `json:"instance,omitempty"`
 	Requests float64 `json:"requests"`   // per second
 	Busy     float64 `json:"busy"`       // mean number of concurrent requests, without WebSockets
 	Bytes    float64 `json:"bytes"`      // per second, both directions
@@ -28,7 +31,11 @@ type HotShard struct {
 // HotKey is the request rate of a key, in requests per second.
 type HotKey struct {
 	Shard uint32 `json:"shard"`
-	Hash  string `json:"key_hash"`
+	// Node is the owner of the shard. It is absent if the shard is orphaned.
+	Node string `json:"node,omitempty"`
+	// Instance is the number of the owner's app instance. It is absent if no node has several instances.
+	Instance int    `json:"instance,omitempty"`
+	Hash     string `json:"key_hash"`
 	// Key is set only if the owner runs with --access-log-keys.
 	Key      string  `json:"key,omitempty"`
 	Requests float64 `json:"requests"`

@@ -77,8 +77,8 @@ func (c *cluster) BreakSockets(_ context.Context, b api.SocketBreak, _ string) a
 
 func (c *cluster) Hot(context.Context) api.HotList {
 	return api.HotList{
-		Shards: []api.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
-		Keys:   []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"b"},
+		Shards: []api.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Instance: 2, Requests: 1}},
+		Keys:   []api.HotKey{{Shard: 1, Node: "a", Instance: 4, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"b"},
 	}
 }
 
@@ -169,7 +169,7 @@ func TestTablesForPeople(t *testing.T) {
 		{"websockets move-test --key alice --gap", []string{"2 upstream connections of clients at a were cut", "1 upstream connections of clients at c were cut", "", "no response from b"}},
 		{"websockets move-test --shard 3", []string{"2 upstream connections of clients at a are handed over", "1 upstream connections of clients at c are handed over"}},
 		{"hot --limit 1", []string{
-			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "no response from b",
+			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD NODE REQUESTS/S KEY", "0123456789abcdef 1 a/4 12.5 -", "", "no response from b",
 		}},
 		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "2 b moving a 9 a yes", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
 		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "3 b owned - 12 - -", "", "the node has no record of a move"}},

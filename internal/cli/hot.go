@@ -15,8 +15,9 @@ type hotCommand struct {
 // Help explains the columns.
 func (c *hotCommand) Help() string {
 	return `Rates are means over about ten seconds. BUSY is the number of concurrent requests of the
-shard at its app. Keys are estimated from one request in 16 at the nodes that accept
-requests of clients. A key is shown as its key_hash, or as text with --access-log-keys.
+shard at its app. NODE contains NODE/INSTANCE if a node has several app instances. Keys
+are estimated from one request in 16 at the nodes that accept requests of clients. A key
+is shown as its key_hash, or as text with --access-log-keys.
 Keys with requests beyond --key-limit follow in a separate table.`
 }
 
@@ -39,7 +40,7 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	}
 	table := newTable(session.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, shard := range hot.Shards {
-		table.row(shard.Shard, shard.Node, formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
+		table.row(shard.Shard, ownerName(shard.Node, shard.Instance), formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
 	}
 	if err = table.flush(); err != nil {
 		return err
@@ -47,9 +48,9 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	if _, err = fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	table = newTable(session.out, "KEY-HASH", "SHARD", "REQUESTS/S", "KEY")
+	table = newTable(session.out, "KEY-HASH", "SHARD", "NODE", "REQUESTS/S", "KEY")
 	for _, key := range hot.Keys {
-		table.row(key.Hash, key.Shard, formatRate(key.Requests), key.Key)
+		table.row(key.Hash, key.Shard, ownerName(key.Node, key.Instance), formatRate(key.Requests), key.Key)
 	}
 	if err = table.flush(); err != nil {
 		return err
@@ -68,9 +69,9 @@ func writeLimited(session *session, keys []api.HotKey) error {
 	if _, err := fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	table := newTable(session.out, "LIMITED-KEY", "SHARD", "REFUSED/S", "KEY")
+	table := newTable(session.out, "LIMITED-KEY", "SHARD", "NODE", "REFUSED/S", "KEY")
 	for _, key := range keys {
-		table.row(key.Hash, key.Shard, formatRate(key.Requests), key.Key)
+		table.row(key.Hash, key.Shard, ownerName(key.Node, key.Instance), formatRate(key.Requests), key.Key)
 	}
 	return table.flush()
 }

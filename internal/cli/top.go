@@ -32,7 +32,8 @@ type topCommand struct {
 // Help describes the screen.
 func (c *topCommand) Help() string {
 	return `Shows findings, nodes with their load, and the busiest shards, and updates the screen
-until q or Ctrl-C. Rates are means over about ten seconds.`
+until q or Ctrl-C. Rates are means over about ten seconds. The node of a shard is shown
+as NODE/INSTANCE if a node has several app instances.`
 }
 
 // snapshot is the state on the screen, and the JSON output.
@@ -144,7 +145,7 @@ func writeSnapshot(w io.Writer, snapshot snapshot) error {
 	}
 	table = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, shard := range snapshot.Hot.Shards[:min(len(snapshot.Hot.Shards), topShards)] {
-		table.row(shard.Shard, shard.Node, formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
+		table.row(shard.Shard, ownerName(shard.Node, shard.Instance), formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
 	}
 	return table.flush()
 }

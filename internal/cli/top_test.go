@@ -23,7 +23,7 @@ func TestTopShowsOneLookWithoutATerminal(t *testing.T) {
 		for _, want := range []string{
 			"WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node\n\na sees operational, leader b (term 7), map 12\n4 shards, 0 moving, 0 orphaned; queued here: 1 request\n",
 			"NODE STATE ROLE SHARDS APP REQUESTS/S BUSY KB/S WEBSOCKETS\na active follower 2 healthy 12.5 0.50 2.0 3\nb?[2J active leader 2 healthy 0.0 0.00 0.0 0\n",
-			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS\n1 a 12.5 0.50 2.0 3\n2 b 1.0 0.00 0.0 0",
+			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS\n1 a 12.5 0.50 2.0 3\n2 b/2 1.0 0.00 0.0 0",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s lacks\n%s\nin\n%s", line, want, got)

@@ -106,7 +106,10 @@ func New(options Options) *API {
 	nodes := otherNodes{self: string(options.Self), view: options.View, client: options.Client}
 	a := &API{
 		options: options,
-		Load:    &Load{nodes: nodes, proxy: options.Proxy, cache: control.NewCached[api.HotList]()},
+		Load: &Load{
+			nodes: nodes, proxy: options.Proxy, cache: control.NewCached[api.HotList](),
+			committed: func() *shardmap.Map { return options.Router.State().Committed() },
+		},
 		Running: &Running{
 			nodes: nodes, version: options.Version, router: options.Router, proxy: options.Proxy, queue: options.Queue, agent: options.Agent,
 			heldShardCount: options.HeldShardCount, cache: control.NewCached[api.RunningList](),

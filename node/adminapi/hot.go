@@ -11,6 +11,7 @@ import (
 	"shardway/node/control"
 	"shardway/proxy"
 	"shardway/proxy/loadstats"
+	"shardway/shardmap"
 )
 
 const (
@@ -22,16 +23,20 @@ const (
 
 // Load collects the load of the shards and keys of all nodes.
 type Load struct {
-	nodes otherNodes
-	proxy *proxy.Server
-	cache *control.Cached[api.HotList]
+	nodes     otherNodes
+	proxy     *proxy.Server
+	committed func() *shardmap.Map // the map in force
+	cache     *control.Cached[api.HotList]
 }
 
 // Hot asks all alive nodes for their load, at most once in control.CacheTime, and returns the busiest
 // shards and keys. The result lists the nodes that did not respond in time.
 func (l *Load) Hot(ctx context.Context) api.HotList {
 	return l.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		return mergeLoads(queryNodes(ctx, l.nodes, control.Request{Kind: control.Load}, l.proxy.Load, loadstats.Load{}))
+		loads, unresponsive := queryNodes(ctx, l.nodes, control.Request{Kind: control.Load}, l.proxy.Load, loadstats.Load{})
+		hot := mergeLoads(loads, unresponsive)
+		setOwners(&hot, l.committed())
+		return hot
 	})
 }
 
@@ -82,4 +87,28 @@ func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotL
 	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), maxHotShards)], hot.Keys[:min(len(hot.Keys), maxHotKeys)]
 	hot.Limited = hot.Limited[:min(len(hot.Limited), maxHotKeys)]
 	return hot
+}
+
+// setOwners sets the owners of the keys, and the app instances of the shards and keys.
+func setOwners(hot *api.HotList, committed *shardmap.Map) {
+	ownerOf := func(id uint32) (node string, instance int) {
+		shard := shardmap.Shard(id)
+		if int(id) >= committed.Len() || committed.Owner(shard) == "" {
+			return "", 0
+		}
+		if committed.HasInstances() {
+			instance = committed.Instance(shard).Number()
+		}
+		return string(committed.Owner(shard)), instance
+	}
+	for i := range hot.Shards {
+		if node, instance := ownerOf(hot.Shards[i].Shard); node == hot.Shards[i].Node {
+			hot.Shards[i].Instance = instance
+		}
+	}
+	for _, keys := range [][]api.HotKey{hot.Keys, hot.Limited} {
+		for i := range keys {
+			keys[i].Node, keys[i].Instance = ownerOf(keys[i].Shard)
+		}
+	}
 }

@@ -1,8 +1,12 @@
 package adminapi
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"shardway/admin/api"
 	"shardway/proxy/loadstats"
 	"shardway/shardmap"
 )
@@ -31,5 +35,48 @@ func TestLoadsArePutTogether(t *testing.T) {
 	}
 	if none := mergeLoads(nil, nil); none.Shards == nil || none.Keys == nil {
 		t.Error("an idle cluster has no lists")
+	}
+}
+
+// A shard that the reporting node no longer owns has no instance. Without several instances at a node, there are no
+// numbers.
+func TestSetOwnersOfLoads(t *testing.T) {
+	list := func(m *shardmap.Map) string {
+		hot := api.HotList{Keys: []api.HotKey{{Shard: 1}, {Shard: 9}}, Limited: []api.HotKey{{Shard: 0}}}
+		for shard := range uint32(4) {
+			hot.Shards = append(hot.Shards, api.HotShard{Shard: shard, Node: "a"}, api.HotShard{Shard: shard, Node: "b"})
+		}
+		setOwners(&hot, m)
+		var text []string
+		for _, shard := range hot.Shards {
+			if owner := string(m.Owner(shardmap.Shard(shard.Shard))); (shard.Instance != 0) != (owner == shard.Node && m.HasInstances()) {
+				t.Errorf("shard %d of %s has instance %d of %s", shard.Shard, owner, shard.Instance, shard.Node)
+			}
+			if shard.Instance != 0 {
+				text = append(text, fmt.Sprintf("%s/%d", shard.Node, shard.Instance))
+			}
+		}
+		slices.Sort(text)
+		for _, key := range slices.Concat(hot.Keys, hot.Limited) {
+			owner := ""
+			if int(key.Shard) < m.Len() {
+				owner = string(m.Owner(shardmap.Shard(key.Shard)))
+			}
+			if key.Node != owner || (key.Instance != 0) != (owner != "" && m.HasInstances()) {
+				t.Errorf("key of shard %d: %s/%d, owner %s", key.Shard, key.Node, key.Instance, owner)
+			}
+		}
+		return strings.Join(text, " ")
+	}
+	members := []shardmap.Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
+	if got := list(shardmap.Assign(shardmap.New(4), members, shardmap.Policy{})); got != "" {
+		t.Errorf("instances %q without several at a node", got)
+	}
+	members[1].Instances = 1 | 2
+	if got := list(shardmap.Assign(shardmap.New(4), members, shardmap.Policy{})); got != "a/1 a/1 b/1 b/2" {
+		t.Errorf("instances %q", got)
+	}
+	if got := list(shardmap.New(4)); got != "" {
+		t.Errorf("instances %q of orphaned shards", got)
 	}
 }
