@@ -12,8 +12,8 @@ type Map struct {
 	Hash   string    `json:"hash"` // always HashName
 	Nodes  []MapNode `json:"nodes"`
 	Owners []int     `json:"owners"` // index into Nodes by shard; -1 means orphaned
-	// Instances contains the number of the owner's app instance for each shard. It is absent if no
-	// node has several instances.
+	// Instances contains the number of the owner's app instance for each shard. It is absent while
+	// each node uses only its first instance, which has number 1.
 	Instances []int `json:"instances,omitempty"`
 }
 

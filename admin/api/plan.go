@@ -29,8 +29,8 @@ type HeldBackNode struct {
 type PlannedMoves struct {
 	From string `json:"from"` // empty means orphaned
 	To   string `json:"to"`   // empty means that no node will own them
-	// FromInstance and ToInstance are the numbers of the app instances. They are absent if no node has
-	// several instances.
+	// FromInstance and ToInstance are the numbers of the app instances. They are absent while each
+	// node uses only its first instance, which has number 1.
 	FromInstance int `json:"from_instance,omitempty"`
 	ToInstance   int `json:"to_instance,omitempty"`
 	// Why is a reason as in the history of a shard, or pin, spread or orphan.

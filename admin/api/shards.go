@@ -12,7 +12,8 @@ type Shard struct {
 	Shard uint32 `json:"shard"`
 	State string `json:"state"` // owned, moving, orphaned
 	Owner string `json:"owner"` // in the committed map; empty if orphaned
-	// Instance is the number of the owner's app instance. It is absent if no node has several instances.
+	// Instance is the number of the owner's app instance. It is absent while each node
+	// uses only its first instance, which has number 1.
 	Instance int    `json:"instance,omitempty"`
 	Epoch    uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
 	To       string `json:"to,omitempty"` // new owner in the current proposal
@@ -39,8 +40,8 @@ type Move struct {
 	Shard uint32 `json:"shard"`
 	From  string `json:"from"` // empty means orphaned
 	To    string `json:"to"`   // empty means orphaned
-	// FromInstance and ToInstance are the numbers of the app instances. They are absent if no node has
-	// several instances.
+	// FromInstance and ToInstance are the numbers of the app instances. They are absent while each
+	// node uses only its first instance, which has number 1.
 	FromInstance int    `json:"from_instance,omitempty"`
 	ToInstance   int    `json:"to_instance,omitempty"`
 	Reason       string `json:"reason"`

@@ -14,7 +14,7 @@ import (
 // Place is the app instance that owns a shard.
 type Place struct {
 	Node string
-	// Instance is the number of the instance, which starts at 1.
+	// Instance is the number of the instance, which starts at 1. It is zero if the shard has no owner.
 	Instance int
 }
 
@@ -31,7 +31,11 @@ func (n *Node) Places(ctx context.Context) (places []Place, moving bool, err err
 		return nil, false, err
 	}
 	for _, shard := range list.Shards {
-		places = append(places, Place{Node: shard.Owner, Instance: shard.Instance})
+		place := Place{Node: shard.Owner, Instance: shard.Instance}
+		if place.Node != "" && place.Instance == 0 {
+			place.Instance = 1 // the list has no instances while each node uses only its first one
+		}
+		places = append(places, place)
 		moving = moving || shard.State != "owned"
 	}
 	return places, moving, nil

@@ -19,8 +19,8 @@ type Map struct {
 	} `json:"nodes"`
 	// Owners contains an index into Nodes for each shard; -1 means no owner.
 	Owners []int `json:"owners"`
-	// Instances contains the number of the owner's app instance for each shard. It is nil if no node
-	// has several instances.
+	// Instances contains the number of the owner's app instance for each shard. It is nil while each
+	// node uses only its first instance.
 	Instances []int `json:"instances"`
 }
 
