@@ -144,11 +144,25 @@ func (a *App) AwaitHanging(tb testing.TB, name string, count int) {
 	})
 }
 
+// HealthyText is the text in the body of /health while the app is healthy.
+const HealthyText = "healthy"
+
 // SetUnhealthy makes /health return 503, or 200 again if unhealthy is false. The app keeps serving
 // requests.
 func (a *App) SetUnhealthy(tb testing.TB, unhealthy bool) {
 	tb.Helper()
-	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", unhealthy), nil); err != nil {
+	status := http.StatusOK
+	if unhealthy {
+		status = http.StatusServiceUnavailable
+	}
+	a.SetHealth(tb, status, HealthyText)
+}
+
+// SetHealth sets the status and the text in the body of /health. The body is a JSON object with the method, the host
+// and the Accept header of the request, and with the text. The app keeps serving requests.
+func (a *App) SetHealth(tb testing.TB, status int, text string) {
+	tb.Helper()
+	if err := a.control(tb.Context(), fmt.Sprintf("/set-health?status=%d&text=%s", status, url.QueryEscape(text)), nil); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -64,7 +64,7 @@
 //	GET  /executions?id=ID             number of times that the app ran this request
 //	POST /release?name=NAME            release current and later requests with App-Hang: NAME
 //	GET  /hanging?name=NAME            number of requests that wait for this name
-//	POST /unhealthy?on=true            make the health check fail
+//	POST /set-health?status=S&text=T   set the status and the text of responses to health checks
 //	POST /close-port?for=2s&all=true   close the port for a duration, with all=true also the connections
 //	POST /forget                       clear the memory of --cache
 //	GET  /hook-calls                   list the hook calls of --state

@@ -32,7 +32,7 @@ type app struct {
 	runs          []history.Run
 	requestCounts map[string]uint64 // by key
 	gates         map[string]*gate  // by name
-	unhealthy     bool              // the response to /health is 503
+	health        health            // the response to /health
 }
 
 // gate is a name for which requests with App-Hang wait.
@@ -42,7 +42,7 @@ type gate struct {
 }
 
 func newApp(name string, out io.Writer) *app {
-	return &app{name: name, recordWriter: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
+	return &app{name: name, recordWriter: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate), health: health{status: http.StatusOK, text: healthy}}
 }
 
 // ServeHTTP handles requests from nodes, hook calls and control requests. Only a node sets the
@@ -70,12 +70,9 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch r.URL.Path {
 	case "/health":
-		a.serveHealth(w)
-	case "/unhealthy":
-		a.mu.Lock()
-		a.unhealthy = query.Get("on") == "true"
-		a.mu.Unlock()
-		writeJSON(w, a.name)
+		a.serveHealth(w, r)
+	case "/set-health":
+		a.serveSetHealth(w, query)
 	case "/forget":
 		if a.cache != nil {
 			a.cache.dropAll()
@@ -100,20 +97,6 @@ func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, a.name)
 	}
-}
-
-// serveHealth responds to a health check.
-func (a *app) serveHealth(w http.ResponseWriter) {
-	a.mu.Lock()
-	unhealthy := a.unhealthy
-	a.mu.Unlock()
-	if a.instanceID != "" {
-		w.Header().Set("Shardway-App-Instance", a.instanceID)
-	}
-	if unhealthy {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	writeJSON(w, a.name)
 }
 
 // serveClosePort closes the port of the app for the duration "for". With all=true, it also closes the open

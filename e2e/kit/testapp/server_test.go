@@ -177,3 +177,26 @@ func TestDisconnectedClientIsDetectedOverTCP(t *testing.T) {
 		t.Errorf("run = %+v, want it cut", run)
 	}
 }
+
+func TestHealthResponseIsConfigurable(t *testing.T) {
+	a := newApp("a", io.Discard)
+	check := func(status int, text string) {
+		t.Helper()
+		w := send(t.Context(), a, "OPTIONS", "/health", "", "Accept", "x/y")
+		want := fmt.Sprintf(`{"method":"OPTIONS","host":"example.com","accept":"x/y","text":%q}`+"\n", text)
+		if w.Code != status || w.Body.String() != want {
+			t.Errorf("%d %s, want %d %s", w.Code, w.Body, status, want)
+		}
+	}
+	check(200, healthy)
+	if w := send(t.Context(), a, "POST", "/set-health?status=503&text=some+text", ""); w.Code != 200 {
+		t.Error(w.Code, w.Body)
+	}
+	check(503, "some text")
+	for _, status := range []string{"", "x", "199", "600"} {
+		if w := send(t.Context(), a, "POST", "/set-health?status="+status, ""); w.Code != 400 {
+			t.Errorf("status %q: %d", status, w.Code)
+		}
+	}
+	check(503, "some text")
+}
