@@ -112,16 +112,21 @@ func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter
 // decideAfterGateError converts the error of enterGate into a decision. code and detail describe a request that has
 // exceeded the limit.
 func (wait *requestWait) decideAfterGateError(err error, code problem.Code, detail string) decision {
-	if result, ended := wait.decideIfEnded(err); ended {
+	if result, hasEnded := wait.decideIfNotLimited(err); hasEnded {
 		return result
 	}
+	return wait.exchange.failInflight(code, detail)
+}
+
+// decideIfNotLimited returns the decision after an error of enterGate that has another reason than the limit.
+func (wait *requestWait) decideIfNotLimited(err error) (result decision, hasEnded bool) {
 	switch {
 	case errors.Is(err, keylimit.ErrMoved):
-		return decision{action: actionRetry}
+		return decision{action: actionRetry}, true
 	case errors.Is(err, keylimit.ErrCanceled):
-		return done
+		return done, true
 	}
-	return wait.exchange.failInflight(code, detail)
+	return wait.decideIfEnded(err)
 }
 
 // hasMoved reports whether table does not route the shard to the app of this node.

@@ -12,6 +12,7 @@ import (
 // keyLimitState is the part of a request that package keylimit limits.
 type keyLimitState struct {
 	limit   *keylimit.Limit // limit for the request; nil means none
+	scope   uint64          // routeSettings.limitScope of the limit
 	key     keylimit.ID     // key to which the limit applies
 	counted bool            // the request has taken its token
 	charged int64           // bytes of the body for which tokens were taken
@@ -22,13 +23,21 @@ type keyLimitState struct {
 const detailAmbiguousRoute = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for the settings of the routes"
 
 // enterLimits applies the limits of the request's key. A request that exceeds one gets 429. Attempts of
-// Shardway to send a request again are not counted. The zero decision means that the request may be sent
+// Shardway to send a request again are not counted. route contains the settings of the request. After a
+// reload, the limits of the present settings apply. The zero decision means that the request may be sent
 // to the app.
 func (router *router) enterLimits(route *routeSettings) decision {
-	state := &router.exchange.keyLimit
-	if state.limit == nil && !router.findLimit(route) {
+	if settings := router.server.settings.Load(); settings != router.settings {
+		var unambiguous bool
+		if route, unambiguous = router.findRoute(settings); !unambiguous {
+			return fail(problem.BadRequest, detailAmbiguousRoute)
+		}
+	}
+	if router.isExemptFromLimits() || route.keyLimit.IsOff() {
 		return decision{}
 	}
+	state := &router.exchange.keyLimit
+	state.limit, state.scope, state.key = &route.keyLimit, route.limitScope, router.keyID().In(route.limitScope)
 	limit, buckets, now := state.limit, router.server.keyBuckets, router.server.clock.Exact()
 	isFirstAttempt := !state.counted && router.exchange.tries == 0
 	hasBody := !router.req.Body.Done() || router.req.Body.Received() > 0
@@ -37,8 +46,10 @@ func (router *router) enterLimits(route *routeSettings) decision {
 			return router.deny(keylimit.BodyBytes, wait)
 		}
 	}
-	if limit.Concurrent > 0 && !router.enterConcurrent() {
-		return router.deny(keylimit.Concurrent, time.Second)
+	if limit.Concurrent > 0 {
+		if result := router.enterConcurrent(); result.action != 0 {
+			return result
+		}
 	}
 	if isFirstAttempt && limit.Interval > 0 {
 		if wait, ok := buckets.TakeRequest(state.key, limit, now); !ok {
@@ -51,30 +62,29 @@ func (router *router) enterLimits(route *routeSettings) decision {
 	return decision{}
 }
 
-// findLimit sets the limit that applies to the request. It returns false if there is none.
-func (router *router) findLimit(route *routeSettings) bool {
-	isExempt := router.exchange.Keyless || router.wait.isResumedStream()
-	if isExempt || route.keyLimit.IsOff() {
-		return false
-	}
-	router.exchange.keyLimit = keyLimitState{limit: &route.keyLimit, key: router.keyID().In(route.limitScope)}
-	return true
+// isExemptFromLimits reports whether limits of keys do not apply to the request.
+func (router *router) isExemptFromLimits() bool {
+	return router.exchange.Keyless || router.wait.isResumedStream()
 }
 
-// enterConcurrent takes a place among the concurrent requests of the key, without waiting. Only a request
-// that is sent again waits, because other requests may have taken its place.
-func (router *router) enterConcurrent() bool {
+// enterConcurrent takes a place among the concurrent requests of the key. A request beyond the limit waits
+// only if it is sent again, because other requests may have taken its place, or if the limit counts requests
+// of other keys, which ran before it was switched on.
+func (router *router) enterConcurrent() decision {
 	state := &router.exchange.keyLimit
 	waiter := &keylimit.Waiter{ID: state.key, Shard: uint32(router.exchange.shard), Limit: state.limit.Concurrent, HadTurn: state.counted}
 	if state.counted {
 		waiter.MaxQueued = 1
 	}
-	place, err := router.server.limitGate.Join(waiter)
-	if err == nil && !place.IsTaken() {
-		place, err = router.server.limitGate.Await(waiter, router.wait.context().Done(), router.wait.timeLeft(time.Now()))
-	}
+	place, err := router.enterGate(&router.server.limitGate, waiter)
 	router.admission.limitPlace = place
-	return err == nil
+	if err == nil {
+		return decision{}
+	}
+	if result, hasEnded := router.wait.decideIfNotLimited(err); hasEnded {
+		return result
+	}
+	return router.deny(keylimit.Concurrent, time.Second)
 }
 
 // chargeBody takes tokens for the bytes of the body that were received so far, and for expected further

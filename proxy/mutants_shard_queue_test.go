@@ -44,6 +44,34 @@ func mutantsOfShardQueues() []mutant {
 			edits: in("proxy.router.admitAttempt", "if router.lacksPlace() {", "if router.lacksPlace() && !PLANTED {"),
 		},
 		{
+			rule: "including a place for the concurrent requests of its key", found: "TestRequestThatWaitsForConnectionObeysNewKeyLimit",
+			edits: in("proxy.router.lacksPlace", "		router.lacksLimitPlace(settings)\n", "		!PLANTED && router.lacksLimitPlace(settings)\n"),
+		},
+		{
+			rule: "that of its route", found: "TestRequestThatWaitsForConnectionObeysNewKeyLimit",
+			edits: in("proxy.router.lacksLimitPlace", "router.exchange.keyLimit.scope == route.limitScope", "(PLANTED || router.exchange.keyLimit.scope == route.limitScope)"),
+		},
+		{
+			rule: "even if its path is ambiguous", found: "TestRequestWithAmbiguousPathObeysNewKeyLimit",
+			edits: in("proxy.router.lacksLimitPlace", "	return !unambiguous ||", "	return !PLANTED && !unambiguous ||"),
+		},
+		{
+			rule: "requests that ran before concurrent requests were limited count", found: "TestKeyLimitCountsEarlierRequests",
+			edits: in("proxy.Settings.limitsConcurrency", "	isSwitched := differsAt(\"/\")\n", "	isSwitched := differsAt(\"/\") && !PLANTED\n"),
+		},
+		{
+			rule: "also if their route had another limit", found: "TestKeyLimitCountsEarlierRequests",
+			edits: in("proxy.Settings.limitsConcurrency", "earlier.limitScope != route.limitScope", "!PLANTED && earlier.limitScope != route.limitScope"),
+		},
+		{
+			rule: "also if their route was removed", found: "TestKeyLimitCountsEarlierRequests",
+			edits: in("proxy.Settings.limitsConcurrency", "	for _, route := range slices.Concat(settings.Routes, previous.Routes) {\n", "	for i, route := range slices.Concat(settings.Routes, previous.Routes) {\n		if PLANTED && i >= len(settings.Routes) {\n			break\n		}\n"),
+		},
+		{
+			rule: "but not if the limit is the same as before", found: "TestReloadWithSameKeyLimitCountsNothing",
+			edits: in("proxy.Settings.limitsConcurrency", "(earlier.keyLimit.Concurrent == 0", "(PLANTED || earlier.keyLimit.Concurrent == 0"),
+		},
+		{
 			rule: "requests of a key wait in the order of their arrival", found: "TestShardQueueKeepsOrderOfArrival",
 			edits: in("proxy/keylimit.Gate.Join", "waiter.HadTurn && first != nil", "(PLANTED || waiter.HadTurn) && first != nil"),
 		},
@@ -101,7 +129,7 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "a request beyond the concurrent ones takes no token", found: "TestConcurrentRequestsOfKeyAreLimited",
-			edits: in("proxy.router.enterConcurrent", "	return err == nil\n", "	return PLANTED || err == nil\n"),
+			edits: in("proxy.router.enterConcurrent", "	if err == nil {\n", "	if PLANTED || err == nil {\n"),
 		},
 		{
 			rule: "a body without a length is charged when it has ended", found: "TestBodyBytesOfKeyAreLimited",

@@ -139,18 +139,24 @@ func (settings *Settings) setIdleTimeout(conn *connpool.Conn, route *routeSettin
 	conn.SetTimeouts(timeouts)
 }
 
-// findRoute returns the settings that apply to the request. unambiguous is false if the app may interpret
-// the path differently, so that it may be below another prefix.
-func (state *requestState) findRoute() (found *routeSettings, unambiguous bool) {
-	table := state.settings.routes
-	if table == nil {
-		return &state.settings.defaultRoute, true
-	}
-	if cap(state.routePath) < len(state.req.Path()) {
+// findRoute returns the part of settings that applies to the request. unambiguous is false if the app may
+// interpret the path differently, so that it may be below another prefix.
+func (state *requestState) findRoute(settings *Settings) (found *routeSettings, unambiguous bool) {
+	if settings.routes != nil && cap(state.routePath) < len(state.req.Path()) {
 		state.routePath = make([]byte, 0, len(state.req.Path()))
 	}
-	path := keysource.ParsePath(state.routePath[:0], state.req.Path())
-	index, unambiguous := table.prefixes.Match(&path)
+	return settings.findRoute(state.routePath, state.req.Path())
+}
+
+// findRoute returns the settings that apply to a request with the path. It decodes the path in memory, if that
+// is large enough. unambiguous is false as for requestState.findRoute.
+func (settings *Settings) findRoute(memory, path []byte) (found *routeSettings, unambiguous bool) {
+	table := settings.routes
+	if table == nil {
+		return &settings.defaultRoute, true
+	}
+	parsed := keysource.ParsePath(memory[:0], path)
+	index, unambiguous := table.prefixes.Match(&parsed)
 	if index < 0 {
 		return &table.defaults, unambiguous
 	}

@@ -176,7 +176,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.req.RequestsUpgrade() && router.server.upstreams.LongLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	route, unambiguous := router.findRoute()
+	route, unambiguous := router.findRoute(router.settings)
 	if !unambiguous {
 		return fail(problem.BadRequest, detailAmbiguousRoute)
 	}

@@ -57,6 +57,7 @@ type sweeper struct {
 	longLived       *connpool.LongLivedLimit
 	keyGate         *keylimit.Gate
 	shardGate       *keylimit.Gate
+	limitGate       *keylimit.Gate
 	largeResponses  *sizehint.Predictor
 	handovers       *wsession.HandoverPacer
 	drainTimeout    time.Duration                 // Options.DrainTimeout
@@ -81,6 +82,7 @@ func newSweeper(s *Server) *sweeper {
 		longLived:       &s.upstreams.LongLived,
 		keyGate:         &s.keyGate,
 		shardGate:       &s.shardGate,
+		limitGate:       &s.limitGate,
 		largeResponses:  &s.largeResponses,
 		handovers:       &s.webSockets.handovers,
 		drainTimeout:    s.options.DrainTimeout,
@@ -123,6 +125,7 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 	sweeper.appSilence.EndSweep()
 	sweeper.keyGate.RemoveEnded()
 	sweeper.shardGate.RemoveEnded()
+	sweeper.limitGate.RemoveEnded()
 	idleLimit := time.Duration(math.MaxInt64)
 	if sweeper.lifecycle.IsDraining() {
 		idleLimit = drainIdleTimeout

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"shardway/proxy/inflight"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
@@ -14,7 +16,35 @@ func (router *router) lacksPlace() bool {
 		return false
 	}
 	return router.needsKeyPlace(settings) && !router.admission.place.IsTaken() ||
-		router.needsShardPlace(settings) && !router.admission.shardPlace.IsTaken()
+		router.needsShardPlace(settings) && !router.admission.shardPlace.IsTaken() ||
+		router.lacksLimitPlace(settings)
+}
+
+// lacksLimitPlace reports whether the request must take a place among the concurrent requests of its key. For an
+// ambiguous path it returns true, so that enterLimits refuses the request.
+func (router *router) lacksLimitPlace(settings *Settings) bool {
+	if router.isExemptFromLimits() {
+		return false
+	}
+	route, unambiguous := router.findRoute(settings)
+	isCounted := router.admission.limitPlace.IsTaken() && router.exchange.keyLimit.scope == route.limitScope
+	return !unambiguous || route.keyLimit.Concurrent > 0 && !isCounted
+}
+
+// limitsConcurrency reports whether settings limit the concurrent requests of keys, and previous did not count these
+// requests together.
+func (settings *Settings) limitsConcurrency(previous *Settings) bool {
+	differsAt := func(path string) bool {
+		route, _ := settings.findRoute(nil, []byte(path))
+		earlier, _ := previous.findRoute(nil, []byte(path))
+		return route.keyLimit.Concurrent > 0 && (earlier.keyLimit.Concurrent == 0 || earlier.limitScope != route.limitScope)
+	}
+	// Two paths with the same longest prefix among all routes have the same settings.
+	isSwitched := differsAt("/")
+	for _, route := range slices.Concat(settings.Routes, previous.Routes) {
+		isSwitched = isSwitched || differsAt(route.Prefix)
+	}
+	return isSwitched
 }
 
 // replaceSettings publishes settings. If they switch a limit of a gate on, the requests that run without a place
@@ -27,6 +57,9 @@ func (s *Server) replaceSettings(next *Settings) {
 	}
 	if !s.limitsProcesses(previous) && s.limitsProcesses(next) {
 		gates = append(gates, &s.shardGate)
+	}
+	if next.limitsConcurrency(previous) {
+		gates = append(gates, &s.limitGate)
 	}
 	if len(gates) == 0 {
 		s.settings.Store(next)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/keylimit"
 	"shardway/shardmap"
 )
 
@@ -119,5 +120,124 @@ func TestEventStreamDoesNotCountForNewLimit(t *testing.T) {
 		n.Apply(proxy.Settings{MaxKeyInflight: 1})
 		n.asks("GET", "/", "k").wantAnswer("beside an event stream", 200, "")
 		_ = stream.Close()
+	})
+}
+
+// switchedKeyLimits are reloads that limit the concurrent requests of a key to one.
+var switchedKeyLimits = []struct {
+	name        string
+	before, now proxy.Settings
+}{
+	{"for all requests", proxy.Settings{}, proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 1}}},
+	{
+		"in addition to a rate",
+		proxy.Settings{KeyLimit: keylimit.Limit{Interval: time.Millisecond, Burst: 100}},
+		proxy.Settings{KeyLimit: keylimit.Limit{Interval: time.Millisecond, Burst: 100, Concurrent: 1}},
+	},
+	{
+		"for a new route",
+		proxy.Settings{},
+		proxy.Settings{Routes: []proxy.Route{{Prefix: "/a", KeyLimit: &keylimit.Limit{Concurrent: 1}}}},
+	},
+	{
+		"for a route with a limit of its own",
+		proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 8}},
+		proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 8}, Routes: []proxy.Route{{Prefix: "/a", KeyLimit: &keylimit.Limit{Concurrent: 1}}}},
+	},
+	{
+		"for requests of a removed route",
+		proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 1}, Routes: []proxy.Route{{Prefix: "/a", KeyLimit: &keylimit.Limit{}}}},
+		proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 1}},
+	},
+}
+
+// A reload limits the concurrent requests of a key while some run. The next request waits until they have ended, because
+// they may belong to other keys. A further one exceeds the limit.
+func TestKeyLimitCountsEarlierRequests(t *testing.T) {
+	for _, reload := range switchedKeyLimits {
+		t.Run(reload.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				app, owner, others := turns(t)
+				owner.Apply(reload.before)
+				earlier := []*client{owner.asks("GET", "/a/1", "k"), others[0].asks("POST", "/a/2", "k")}
+				time.Sleep(500 * time.Millisecond)
+				owner.Apply(reload.now)
+				app.forgetHighest()
+				other := others[1].asks("GET", "/a/3", keyInShardOf("k"))
+				same := owner.asks("POST", "/a/4", "k")
+				others[0].asks("GET", "/a/5", "k").wantAnswer("a second one of the key", 429, "rate-limited")
+				for _, c := range append(earlier, other, same) {
+					c.wantAnswer("a request within the limit", 200, "")
+				}
+				if app.highest != 1 {
+					t.Errorf("%d requests of the key ran at the same time after the reload, want 1", app.highest)
+				}
+				time.Sleep(time.Second)
+				owner.asks("GET", "/a/6", "k").wantAnswer("later", 200, "")
+			})
+		})
+	}
+}
+
+// A request that waits for a connection during the reload takes a place before it runs. It takes no second token.
+func TestRequestThatWaitsForConnectionObeysNewKeyLimit(t *testing.T) {
+	for _, reload := range switchedKeyLimits {
+		t.Run(reload.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				app, owner, _ := turns(t, func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 2, -1, time.Minute })
+				owner.Apply(reload.before)
+				all := []*client{owner.asks("GET", "/a/1", "other"), owner.asks("GET", "/a/2", "another")}
+				for _, path := range []string{"/a/3", "/a/4", "/a/5"} {
+					all = append(all, owner.asks("GET", path, "k"))
+				}
+				owner.Apply(reload.now)
+				served := 0
+				for _, c := range all {
+					if res, _ := c.answer("GET"); res.StatusCode == 200 {
+						served++
+					} else if res.StatusCode != 429 {
+						t.Errorf("status %s, want 200 or 429", res.Status)
+					}
+					_ = c.Close()
+				}
+				if app.highest != 1 || served < 3 {
+					t.Errorf("%d requests of the key ran at the same time, %d requests were served, want 1 and at least 3", app.highest, served)
+				}
+			})
+		})
+	}
+}
+
+// A request with a path that the app may interpret differently does not run without the limit of the route.
+func TestRequestWithAmbiguousPathObeysNewKeyLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app, owner, _ := turns(t, func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 1, time.Minute })
+		first, second := owner.asks("GET", "/a/1", "k"), owner.asks("GET", "/b/..;/a/2", "k")
+		owner.Apply(proxy.Settings{Routes: []proxy.Route{{Prefix: "/a", KeyLimit: &keylimit.Limit{Concurrent: 1}}}})
+		first.wantAnswer("before the reload", 200, "")
+		second.wantAnswer("with an ambiguous path", 400, "bad-request")
+		if got := app.took(); len(got) != 1 {
+			t.Errorf("the app received %v", got)
+		}
+	})
+}
+
+// A reload that leaves the limits of keys as they are makes no request wait.
+func TestReloadWithSameKeyLimitCountsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, owner, _ := turns(t)
+		settings := proxy.Settings{KeyLimit: keylimit.Limit{Concurrent: 1}, Routes: []proxy.Route{{Prefix: "/a", KeyLimit: &keylimit.Limit{Concurrent: 1}}}}
+		owner.Apply(settings)
+		earlier := owner.asks("GET", "/a/1", "k")
+		settings.Routes = append(settings.Routes, proxy.Route{Prefix: "/a/b", FirstByteTimeout: time.Hour}, proxy.Route{Prefix: "/c", KeyLimit: &keylimit.Limit{}})
+		owner.Apply(settings)
+		for _, path := range []string{"/a/2", "/b/3"} {
+			sentAt := time.Now()
+			owner.asks("GET", path, keyInShardOf("k")).wantAnswer("of another key", 200, "")
+			if took := time.Since(sentAt); took > 1100*time.Millisecond {
+				t.Errorf("%s took %v, want the second of the app", path, took)
+			}
+		}
+		earlier.wantAnswer("before the reload", 200, "")
 	})
 }

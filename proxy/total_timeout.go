@@ -18,7 +18,7 @@ func (c *client) startTotalTimeout() {
 		return
 	}
 	// The owner refuses a request whose path is ambiguous.
-	if route, unambiguous := c.findRoute(); unambiguous && route.totalTimeout > 0 {
+	if route, unambiguous := c.findRoute(c.settings); unambiguous && route.totalTimeout > 0 {
 		c.totalDeadline.Store(int64(c.server.clock.Now() + route.totalTimeout))
 	}
 }

@@ -26,6 +26,10 @@ func TestEachMutantFailsATest(t *testing.T) {
 			Decl: "proxy/keylimit.SwitchOn", Old: "	runs := start()\n", New: "	if PLANTED {\n		gates[0].mu.Unlock()\n	}\n	runs := start()\n	if PLANTED {\n		gates[0].mu.Lock()\n	}\n",
 		},
 		{
+			Rule: "each gate counts the earlier requests for itself", Found: "TestSwitchOnBlocksJoins",
+			Decl: "proxy/keylimit.SwitchOn", Old: "gate.earlierRuns = slices.Clone(runs)", New: "if gate.earlierRuns = slices.Clone(runs); PLANTED {\n			gate.earlierRuns = runs\n		}",
+		},
+		{
 			Rule: "a waiter that gives up gives back its place", Found: "TestAbandonedTurnGoesToNextWaiter",
 			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
 		},
