@@ -17,17 +17,18 @@ type DropCause uint8
 
 // The causes of a drop.
 const (
-	CauseSilent      DropCause = iota + 1 // the leader received no fresh heartbeat
-	CauseCrashed                          // the leader received crash evidence
-	CauseMissedAck                        // the node did not acknowledge a proposal in time
-	CauseBehind                           // its log is too far behind
-	CauseRemoved                          // an operator removed it
-	CauseUnreachable                      // most other members cannot connect to it
+	CauseSilent       DropCause = iota + 1 // the leader received no fresh heartbeat
+	CauseCrashed                           // the leader received crash evidence
+	CauseMissedAck                         // the node did not acknowledge a proposal in time
+	CauseBehind                            // its log is too far behind
+	CauseRemoved                           // an operator removed it
+	CauseUnreachable                       // most other members cannot connect to it
+	CauseMarkedFailed                      // an operator marked it as failed
 )
 
 var causeNames = [...]string{
 	CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed",
-	CauseUnreachable: "unreachable",
+	CauseUnreachable: "unreachable", CauseMarkedFailed: "marked-failed",
 }
 
 // String returns the cause as logs and metrics spell it.

@@ -5,6 +5,7 @@ package ack_test
 func mutantsOfPolicy() []mutant {
 	asks := aimed("policy 6, policy-elect 6, depose 2, kill 2").late()
 	drains := aimed("policy 8, kill 1, join 1")
+	marks := aimed("mark 8, mark-restart 4, mark-drain 4, kill 2, pause 3, isolate 4, hold 3, elect 2, compact 1")
 	return []mutant{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
@@ -45,6 +46,30 @@ func mutantsOfPolicy() []mutant {
 		{
 			name: "rule 8: snapshots forget gradual drains", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "gradual drain|G5|G9",
 			edits: in("ack.writer.policy", "	w.gradualDrains(policy.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{policy.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
+		},
+		{
+			name: "mark-failed: the shards of a marked node are taken during its lease", mix: marks, caught: "G1|G4",
+			edits: in("ack/leader.member.takeoverRule", "	case m.awaitsCrashRestart(in):\n", "	case PLANTED && in.isMarkedFailed(m):\n		return \"removed\"\n	case m.awaitsCrashRestart(in):\n"),
+		},
+		{
+			name: "mark-failed: a marked node gets shards", mix: marks, caught: "mark-failed|progress|panic",
+			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "|| in.isMarkedFailed(node) {", "|| !PLANTED && in.isMarkedFailed(node) {"),
+		},
+		{
+			name: "mark-failed: a restart in place keeps the shards of a marked node", mix: marks, caught: "mark-failed|progress|G9",
+			edits: in("ack/leader.member.restartEntry", "|| in.isMarkedFailed(m)", "|| !PLANTED && in.isMarkedFailed(m)"),
+		},
+		{
+			name: "mark-failed: a marked node that drains keeps busy shards", mix: aimed("mark-drain 8, mark 2, elect 2, kill 1"), caught: "mark-failed|staging|progress",
+			edits: in("ack/leader.membership.isReliable", "node.removed || in.isMarkedFailed(node)", "node.removed || !PLANTED && in.isMarkedFailed(node)"),
+		},
+		{
+			name: "mark-failed: a marked node that drains safely keeps shards", mix: hooked("mark-drain 8, app-ill 8, mark 2, elect 2, kill 1"), caught: "mark-failed|progress",
+			edits: in("ack/leader.membership.isResponsive", "!node.removed && !in.isMarkedFailed(node)", "!node.removed && (PLANTED || !in.isMarkedFailed(node))"),
+		},
+		{
+			name: "rule 8: snapshots forget marks", mix: aimed("mark 6, compact 4, kill 4, wipe 2"), caught: "G5|mark-failed|G9",
+			edits: in("ack.writer.policy", "		w.nodeSet(policy.MarkedFailed)\n", "		w.nodeSet([]map[shardmap.NodeID]bool{policy.MarkedFailed, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "rule 8: snapshots forget reasons", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "reason|G5|G9",

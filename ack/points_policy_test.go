@@ -38,6 +38,16 @@ func pointsOfPolicy() []point {
 			},
 		},
 		{of: "policy", clause: "snapshots contain gradual drains, too", planted: []string{"rule 8: snapshots forget gradual drains"}},
+		{
+			of: "policy", clause: "a node that is marked as failed gets no shards, also while it restarts in place",
+			planted: []string{"mark-failed: a marked node gets shards", "mark-failed: a restart in place keeps the shards of a marked node"},
+		},
+		{
+			of: "policy", clause: "a drain does not leave it shards",
+			planted: []string{"mark-failed: a marked node that drains keeps busy shards", "mark-failed: a marked node that drains safely keeps shards"},
+		},
+		{of: "policy", clause: "its shards are taken by the rules for other nodes", planted: []string{"mark-failed: the shards of a marked node are taken during its lease"}},
+		{of: "policy", clause: "snapshots contain marks", planted: []string{"rule 8: snapshots forget marks"}},
 		{of: "policy", clause: "and reasons", planted: []string{"rule 8: snapshots forget reasons"}},
 		{of: "policy", clause: "without another member the last map stays", planted: []string{"gradual drain: a draining node counts as a remaining member"}},
 		{of: "staging", clause: "a map takes from a live owner the shards that it reports as idle", planted: []string{"staging: a busy shard moves with the idle ones"}},

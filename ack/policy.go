@@ -53,6 +53,10 @@ type Policy struct {
 	// DrainOptions are the options of drains, by node, for nodes in Drained or GradualDrains.
 	DrainOptions map[shardmap.NodeID]DrainOptions
 
+	// MarkedFailed are the nodes that an operator has marked as failed: the next map excludes them until
+	// an operator uncordons them. They remain members of the cluster.
+	MarkedFailed map[shardmap.NodeID]bool
+
 	// Quarantined are the keys whose requests are refused. Quarantines do not affect
 	// placement, but need the same replication: all nodes agree on them, and they survive
 	// restarts.
@@ -72,7 +76,7 @@ type ChangeKind uint8
 const (
 	ChangeCordon   ChangeKind = iota + 1 // Node
 	ChangeDrain                          // Node, or the name of an app instance
-	ChangeUncordon                       // Node: ends cordon and drain, or the drain of an app instance
+	ChangeUncordon                       // Node: ends cordon, drain and mark as failed, or the drain of an app instance
 	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
 	ChangePin                            // Shard, Node with Fallbacks, or Zone
 	ChangeUnpin                          // Shard
@@ -85,6 +89,7 @@ const (
 	// ChangeAppRestarted uses Node, or the name of an app instance: the app has restarted, so every
 	// shard may return to it. It does not change the policy.
 	ChangeAppRestarted
+	ChangeMarkFailed // Node: excludes it from the map as if it had failed, until ChangeUncordon
 )
 
 // Change is one change of a Policy. It is idempotent. The comments of the kinds name the fields that
@@ -112,6 +117,7 @@ func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	next.Cordoned, next.Drained = maps.Clone(p.Cordoned), maps.Clone(p.Drained)
 	next.Weights, next.Pins, next.PinFallbacks = maps.Clone(p.Weights), maps.Clone(p.Pins), maps.Clone(p.PinFallbacks)
 	next.GradualDrains, next.DrainOptions = maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
+	next.MarkedFailed = maps.Clone(p.MarkedFailed)
 	next.Quarantined, next.Reasons = maps.Clone(p.Quarantined), maps.Clone(p.Reasons)
 	for _, change := range changes {
 		next.apply(index, change)
@@ -142,7 +148,7 @@ func (p *Policy) apply(index uint64, change Change) {
 			setKey(&p.GradualDrains, change.Node, GradualDrain{Duration: change.Duration, Index: index})
 		}
 	case ChangeUncordon:
-		p.endDrain(change.Node)
+		p.uncordon(change.Node)
 	case ChangeWeight:
 		if change.Weight > 0 {
 			setKey(&p.Weights, change.Node, change.Weight)
@@ -164,23 +170,26 @@ func (p *Policy) apply(index uint64, change Change) {
 	case ChangeEndQuarantine:
 		p.endQuarantine(change.KeyFingerprint)
 	case ChangeForgetNode:
-		p.endDrain(change.Node)
+		p.uncordon(change.Node)
 		maps.DeleteFunc(p.Drained, func(id shardmap.NodeID, _ bool) bool {
 			node, _, isNamed := shardmap.ParseInstance(id)
 			return isNamed && node == change.Node
 		})
 		delete(p.Weights, change.Node)
 		p.deleteFromPins(change.Node)
+	case ChangeMarkFailed:
+		setKey(&p.MarkedFailed, change.Node, true)
 	case ChangeAppRestarted: // see State.applyPolicy
 	}
 }
 
-// endDrain ends the cordon and any drain of a node.
-func (p *Policy) endDrain(node shardmap.NodeID) {
+// uncordon ends the cordon of a node, its drains and its mark as failed.
+func (p *Policy) uncordon(node shardmap.NodeID) {
 	delete(p.Cordoned, node)
 	delete(p.Drained, node)
 	delete(p.GradualDrains, node)
 	delete(p.DrainOptions, node)
+	delete(p.MarkedFailed, node)
 }
 
 // setKey sets m[k] to v, and allocates the map if necessary.
@@ -289,6 +298,10 @@ func (s *State) CheckChanges(changes []Change) error {
 	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, func(change Change) bool { return len(change.Fallbacks) > 0 }) {
 		return fmt.Errorf("%w: a pin to several nodes needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
 	}
+	marksNode := func(change Change) bool { return change.Kind == ChangeMarkFailed }
+	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, marksNode) {
+		return fmt.Errorf("%w: mark-failed needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
+	}
 	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
 		return fmt.Errorf("%w: %w", ErrChange, errInstances)
 	}
@@ -307,7 +320,7 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 	for _, change := range entry.Changes {
 		w.byte(byte(change.Kind))
 		switch change.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
+		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted, ChangeMarkFailed:
 			w.text(string(change.Node))
 		case ChangeDrain:
 			w.text(string(change.Node))
@@ -353,7 +366,7 @@ func (r *reader) policyEntry() PolicyEntry {
 		switch change.Kind {
 		case ChangeUncordon, ChangeAppRestarted:
 			change.Node = r.instanceID()
-		case ChangeCordon, ChangeForgetNode:
+		case ChangeCordon, ChangeForgetNode, ChangeMarkFailed:
 			change.Node = r.node()
 		case ChangeDrain:
 			change.Node = r.instanceID()
@@ -415,6 +428,7 @@ func (w *writer) policy(policy *Policy) {
 	w.drainOptions(policy.DrainOptions)
 	if w.version().HasReasons() {
 		w.pinFallbacks(policy.PinFallbacks)
+		w.nodeSet(policy.MarkedFailed)
 		w.reasons(policy.Reasons)
 	}
 }
@@ -457,6 +471,7 @@ func (r *reader) policy() *Policy {
 	}
 	if r.version.HasReasons() {
 		policy.PinFallbacks = r.pinFallbacks(policy.Pins)
+		policy.MarkedFailed = r.nodeSet()
 		policy.Reasons = r.reasons()
 	}
 	for item := range policy.Reasons {

@@ -38,7 +38,7 @@ func (item PolicyItem) Compare(other PolicyItem) int {
 // item returns the item that the change adds. ok is false if the change adds none.
 func (c Change) item() (item PolicyItem, ok bool) {
 	switch c.Kind { //nolint:exhaustive // the other kinds remove items, or add none
-	case ChangeCordon, ChangeDrain, ChangeWeight:
+	case ChangeCordon, ChangeDrain, ChangeWeight, ChangeMarkFailed:
 		return PolicyItem{Kind: c.Kind, Node: c.Node}, true
 	case ChangeDrainGradually:
 		return PolicyItem{Kind: ChangeDrain, Node: c.Node}, true
@@ -62,6 +62,8 @@ func (p *Policy) contains(item PolicyItem) bool {
 	switch item.Kind { //nolint:exhaustive // the other kinds add no item
 	case ChangeCordon:
 		return p.Cordoned[item.Node]
+	case ChangeMarkFailed:
+		return p.MarkedFailed[item.Node]
 	case ChangeDrain:
 		return p.IsDraining(item.Node)
 	case ChangeWeight:

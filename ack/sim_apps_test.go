@@ -145,6 +145,9 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 		if v.Silent || v.Crashed || v.Restarting || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().DrainsAll(v.Node, hb.Instances) {
 			continue
 		}
+		if s.Policy().MarkedFailed[v.Node] {
+			continue // it owns no shards, whether its app is healthy or not
+		}
 		apps++
 		if hb.Unhealthy {
 			unhealthy++
@@ -242,7 +245,7 @@ func (l *leaderLoop) judgeHeldBack() {
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {
 		switch {
-		case v.HoldTime > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.LinkWorks && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().IsDraining(v.Node):
+		case v.HoldTime > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.LinkWorks && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().IsDraining(v.Node) && !s.Policy().MarkedFailed[v.Node]:
 			held = v.Node
 			able = able || v.Eligible
 		case v.Eligible && !s.Policy().IsDraining(v.Node):

@@ -100,6 +100,7 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 	case ack.OutcomeProposed:
 		w.checkProposal(before, after)
 		w.checkPlacement(before, after, e)
+		w.checkMarks(before, after)
 		w.checkReturns(before, after)
 	case ack.OutcomeCommitted:
 		w.checkCommit(before, after)
@@ -404,7 +405,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Proposed().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || (m.IsMember(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)
+	return h.gateway || (m.IsMember(h.id) != h.drained() || h.keepsShards() && !h.w.truth.Policy().MarkedFailed[h.id]) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)
 }
 
 // settled reports that all has been well for a while.

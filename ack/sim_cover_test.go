@@ -59,6 +59,7 @@ type coverage struct {
 	flaps, panics                                      int
 	spokes, majorities, unreached, reached             int
 	laterReturns                                       int
+	marked, unmarked, markedRestarts                   int
 	suspicions, suspicionCampaigns, hangs, splits      int
 	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
@@ -245,6 +246,9 @@ func (c *coverage) counters() []counter {
 		{"nodes excluded because of reports", &c.unreached, false},
 		{"nodes that returned after the reports", &c.reached, false},
 		{"nodes that returned later after a repetition", &c.laterReturns, true},
+		{"nodes marked as failed", &c.marked, false},
+		{"marks that an operator ended", &c.unmarked, false},
+		{"restarts in place that a mark ended", &c.markedRestarts, true},
 		{"shards that left an app which caches", &c.departures, false},
 		{"shards that returned to such an app because no other node could own them", &c.staleReturns, false},
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},
@@ -273,8 +277,8 @@ func (c *coverage) figures() []figure {
 		f = append(f, figure{"permanently: " + what, c.stuck[i], true})
 	}
 	f = append(f, namedFigures("taken by ", c.takeovers, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
-	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
-	f = append(f, namedFigures("round: ", c.rounds, "new leader", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
+	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed", "marked-failed")...)
+	f = append(f, namedFigures("round: ", c.rounds, "new leader", "join", "leave", "silent", "crashed", "missed-ack", "marked-failed", "app-unhealthy", "weight", "drain", "policy")...)
 	f = append(f, namedFigures("app told: ", c.calls, "release", "acquire", "lost")...)
 	f = append(f, namedFigures("step down: ", c.stepDowns, "barrier not applied within dead-after", "no member acknowledged")...)
 	return f

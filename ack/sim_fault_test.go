@@ -58,7 +58,7 @@ func kinds(list string) []weighted {
 		"two-gone": faultTwoGone, "retime-elect": faultTimingElect, "retime-halves": faultTimingHalves,
 		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
 		"retime": faultTiming, "retime-cut": faultTimingCut, "retime-lost": faultTimingLost, "retime-takeover": faultTimingTakeover,
-		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
+		"policy": faultPolicy, "mark": faultMark, "mark-restart": faultMarkRestart, "mark-drain": faultMarkDrain, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,

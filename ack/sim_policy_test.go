@@ -172,6 +172,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	if is.PauseIndex != was.PauseIndex {
 		w.pausedAt = w.now
 	}
+	w.countMarks(was, is)
 	w.checkQuarantines(after, e)
 	w.checkGradualDrain(before, after, e)
 }
@@ -255,12 +256,15 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states have the same policy.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) && maps.EqualFunc(p.PinFallbacks, q.PinFallbacks, slices.Equal) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) && maps.Equal(p.MarkedFailed, q.MarkedFailed) && maps.EqualFunc(p.PinFallbacks, q.PinFallbacks, slices.Equal) &&
 		p.Pause == q.Pause && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
 }
 
 // drained reports whether the host should own nothing.
-func (h *host) drained() bool { return h.w.truth.Policy().DrainsAll(h.id, h.configured()) }
+func (h *host) drained() bool {
+	policy := h.w.truth.Policy()
+	return policy.DrainsAll(h.id, h.configured()) || policy.MarkedFailed[h.id]
+}
 
 // keepsShards reports whether a safe drain leaves shards at the host.
 func (h *host) keepsShards() bool {
@@ -271,14 +275,19 @@ func (h *host) keepsShards() bool {
 	return n > 0
 }
 
+// isExcluded reports whether an operator wants the node to own nothing.
+func (w *world) isExcluded(id shardmap.NodeID) bool {
+	return w.truth.Policy().IsDraining(id) || w.truth.Policy().MarkedFailed[id]
+}
+
 // operate acts as an operator: after the faults, it ensures that some node may own shards.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
-		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().IsDraining(h.id) && !h.drained() && h.proc != nil && !h.proc.leaving
+		return !h.gateway && !h.absent && !h.stuck() && !w.isExcluded(h.id) && !h.drained() && h.proc != nil && !h.proc.leaving
 	})
 	if l := w.someLeader(); !left && l != nil {
 		for _, h := range w.hosts {
-			if id := h.id; w.truth.Policy().IsDraining(id) {
+			if id := h.id; w.isExcluded(id) {
 				l.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeUncordon, Node: id})
 			} else if h.drained() {
 				for _, instance := range h.configured().All() {

@@ -175,7 +175,11 @@ func (w *world) checkRestartEntry(before, after *ack.State, e *logEntry) {
 		if is.Ended {
 			w.logf("log: %s is absent no more", h.id)
 			w.backAt[h.id] = w.now
-			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.hasReturned(is.Boot) {
+			isMarked := before.Policy().MarkedFailed[h.id]
+			if isMarked {
+				w.cover.markedRestarts++
+			}
+			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.hasReturned(is.Boot) && !isMarked {
 				w.fail("restart: of %s, is over after %v of %v", h.id, lasted, is.Grace)
 			}
 			continue

@@ -243,8 +243,10 @@ func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
 		if _, emptied := policy.GradualDrains[id]; emptied || before.HasOpenProposal() || !w.wasDeferred(id, before) {
 			continue
 		}
-		if drop, _ := after.Drop(id); drop.Epoch == p.Epoch() && drop.Cause == ack.CauseUnreachable {
-			continue // this proposal excludes it
+		drop, _ := after.Drop(id)
+		isExcludedNow := drop.Epoch == p.Epoch() && drop.Cause == ack.CauseUnreachable
+		if isExcludedNow || policy.MarkedFailed[id] {
+			continue
 		}
 		for s := range base.Shards(id) {
 			if w.busy[idleReport{e.asked, id, 0}][s] && p.Owner(s) != id {

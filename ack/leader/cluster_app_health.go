@@ -76,7 +76,7 @@ func (m *member) countsForAppHealth(in inputs) bool {
 	if m.removed || m.hasCrashed() || m.isStopping() || m.heartbeat.Gateway || in.isRestarting(m) {
 		return false
 	}
-	if m.isDrained(in) {
+	if m.isDrained(in) || in.isMarkedFailed(m) {
 		return false
 	}
 	if !m.hasHeartbeat() {

@@ -53,7 +53,7 @@ func (m *member) firstSign(cause ack.DropCause) FailureSign {
 	switch cause {
 	case ack.CauseMissedAck, ack.CauseBehind:
 		return SignAcknowledgement
-	case ack.CauseRemoved:
+	case ack.CauseRemoved, ack.CauseMarkedFailed:
 		return SignOperator
 	case ack.CauseSilent, ack.CauseCrashed, ack.CauseUnreachable:
 	}

@@ -36,3 +36,7 @@ func (in inputs) isMember(id shardmap.NodeID) bool { return in.state.Proposed().
 func (in inputs) isRestarting(node *member) bool {
 	return in.state.Restarting(node.id) && !node.removed
 }
+
+// isMarkedFailed reports whether an operator has marked the node as failed. Such a node gets no shards.
+// The mark does not prove that its process has stopped, so the rules of a takeover do not change.
+func (in inputs) isMarkedFailed(node *member) bool { return in.state.Policy().MarkedFailed[node.id] }

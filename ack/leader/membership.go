@@ -24,7 +24,7 @@ type membership struct {
 	roundStartedAt time.Duration
 	// dropSeenAt is when a proposal that excluded the node was applied in this term.
 	dropSeenAt map[shardmap.NodeID]time.Duration
-	// uncordoned are the nodes whose drain ended in this term, until they own shards.
+	// uncordoned are the nodes whose drain or mark as failed ended in this term, until they own shards.
 	uncordoned map[shardmap.NodeID]bool
 }
 
@@ -47,15 +47,20 @@ func (ms *membership) applyCommit(committed *shardmap.Map) {
 	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return committed.ShardCount(id) > 0 })
 }
 
-// applyPolicy records the nodes whose drain a new policy has ended.
+// applyPolicy records the nodes whose drain or mark as failed a new policy has ended.
 func (ms *membership) applyPolicy(before, after *ack.Policy) {
 	for id := range before.Drained {
 		if _, _, isInstance := shardmap.ParseInstance(id); !isInstance && !after.Drained[id] {
 			setKey(&ms.uncordoned, id, true)
 		}
 	}
-	// A node that drains again is no longer uncordoned.
-	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
+	for id := range before.MarkedFailed {
+		if !after.MarkedFailed[id] {
+			setKey(&ms.uncordoned, id, true)
+		}
+	}
+	// A node that drains or is marked again is no longer uncordoned.
+	maps.DeleteFunc(ms.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) || after.MarkedFailed[id] })
 }
 
 // updateHealth updates the health of the apps and the reports about unreachable nodes. The caller must
@@ -96,7 +101,7 @@ func (ms *membership) isEligible(in inputs, node *member) bool {
 
 // isEligibleIgnoringFlaps is isEligible for a node whose app did not become unhealthy repeatedly.
 func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
-	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway {
+	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway || in.isMarkedFailed(node) {
 		return false
 	}
 	if ms.health.excludes(in, node) || ms.exclusionCause(in, node) != 0 {
@@ -146,6 +151,9 @@ func (ms *membership) exclusionCause(in inputs, node *member) ack.DropCause {
 	if node.removed {
 		return ack.CauseRemoved
 	}
+	if in.isMarkedFailed(node) {
+		return ack.CauseMarkedFailed
+	}
 	if in.isRestarting(node) || !node.sendsHeartbeats(in) || node.hasCrashed() {
 		return 0
 	}
@@ -173,7 +181,7 @@ func (ms *membership) isResponsive(in inputs, node *member) bool {
 	if !node.sendsHeartbeats(in) || node.heartbeat.Goodbye || node.hasCrashed() {
 		return false
 	}
-	return !node.removed && !in.isRestarting(node) && ms.exclusionCause(in, node) == 0
+	return !node.removed && !in.isMarkedFailed(node) && !in.isRestarting(node) && ms.exclusionCause(in, node) == 0
 }
 
 // isReliable reports whether a node is a live member with a lease and a healthy app, as far as the
@@ -183,7 +191,7 @@ func (ms *membership) isReliable(in inputs, node *member) bool {
 	if drop.InForce || node.isHeldBack(in) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
-	if node.removed || node.hasCrashed() || in.isRestarting(node) {
+	if node.removed || in.isMarkedFailed(node) || node.hasCrashed() || in.isRestarting(node) {
 		return false
 	}
 	if !node.hasHeartbeat() {

@@ -71,6 +71,9 @@ func (ms *membership) needsMapNow(in inputs, nodes *memberTracker) bool {
 // announcesRestart reports whether the node has announced a restart that is not yet committed to the
 // Raft log.
 func (m *member) announcesRestart(in inputs) bool {
+	if in.isMarkedFailed(m) {
+		return false // the shards of a failed node do not wait for its next process
+	}
 	if m.heartbeat.RestartWithin <= 0 || !in.state.Committed().IsMember(m.id) || !in.isMember(m.id) {
 		return false
 	}
@@ -103,7 +106,8 @@ func (m *member) restartEntry(in inputs) (entry ack.RestartEntry, ok bool) {
 	}
 	restart, _ := in.state.Restart(m.id)
 	graceIsOver := in.now-m.restartTimes.firstSeenAt >= restart.Grace
-	if in.isRestarting(m) && (graceIsOver || m.isServingAgain(in, restart)) {
+	mustEnd := graceIsOver || m.isServingAgain(in, restart) || in.isMarkedFailed(m)
+	if in.isRestarting(m) && mustEnd {
 		return ack.RestartEntry{Term: in.term, Node: m.id, Boot: restart.Boot}, true
 	}
 	return ack.RestartEntry{}, false

@@ -29,7 +29,7 @@ func (m *member) recordRemoval(in inputs) {
 // awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
 // may restart, or for a restarted node that is not eligible yet.
 func (m *member) awaitsCrashRestart(in inputs) bool {
-	if m.removed || m.heartbeat.Leaving || m.heartbeat.Unhealthy {
+	if m.removed || in.isMarkedFailed(m) || m.heartbeat.Leaving || m.heartbeat.Unhealthy {
 		return false
 	}
 	grace := in.pace.RestartGrace
