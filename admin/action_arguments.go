@@ -60,7 +60,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		if args.Reason == "" {
 			err = missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
 		}
-	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted:
+	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted, api.MarkFailed:
 	}
 	return action, err
 }

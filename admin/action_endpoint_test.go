@@ -35,6 +35,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		{"cordon", "node=n3&reason=r%C3%A9paration", `{"node":"n3","reason":"réparation"}`, api.Action{Verb: api.Cordon, Node: "n3", Reason: "réparation"}},
 		{"resume", "reason=done", `{"reason":"done"}`, api.Action{Verb: api.Resume, Reason: "done"}},
 		{"resume", "reason=" + longReason, `{"reason":"` + longReason + `"}`, api.Action{Verb: api.Resume, Reason: longReason}},
+		{"mark-failed", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.MarkFailed, Node: "n3"}},
 		{"cordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Cordon, Node: "n3"}},
 		{"uncordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Uncordon, Node: "n3"}},
 		{"drain", "node=n3&idle_first=1s", `{"node":"n3","idle_first":"1s"}`, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "1s"}},
@@ -162,14 +163,14 @@ func TestLogContainsRequestedAction(t *testing.T) {
 // Each verb is encoded as its word, because the request to the leader contains it as text. An invalid
 // verb or another word is an error.
 func TestVerbTextRoundTrips(t *testing.T) {
-	for v := api.Remove; v <= api.Rebalance; v++ {
+	for v := api.Remove; v <= api.MarkFailed; v++ {
 		var back api.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.Rebalance + 1: fmt.Sprintf("Verb(%d)", api.Rebalance+1)} {
+	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.MarkFailed + 1: fmt.Sprintf("Verb(%d)", api.MarkFailed+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}

@@ -48,7 +48,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for verb := api.Remove; verb <= api.Rebalance; verb++ {
+	for verb := api.Remove; verb <= api.MarkFailed; verb++ {
 		if verb != api.Drain {
 			post("/v1/"+verb.String(), s.actionEndpoint(verb))
 		}

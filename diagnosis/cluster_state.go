@@ -74,9 +74,14 @@ func (in Inputs) unavailableReason() string {
 
 // degradedReason returns why the cluster is degraded; empty means that it is not.
 func (in Inputs) degradedReason() string {
-	failed := in.nodeIDs(func(node Node) bool { return node.Failed && (node.Voter || !node.Gateway) && !node.Left })
+	failed := in.nodeIDs(func(node Node) bool {
+		return node.Failed && !node.MarkedFailed && (node.Voter || !node.Gateway) && !node.Left
+	})
 	if len(failed) > 0 {
 		return fmt.Sprintf("node %s %s failed", joinNames(failed), hasOrHave(len(failed)))
+	}
+	if marked := in.nodeIDs(func(node Node) bool { return node.MarkedFailed }); len(marked) > 0 {
+		return fmt.Sprintf("node %s %s marked as failed", joinNames(marked), isOrAre(len(marked)))
 	}
 	if count := in.CountUnavailable(); count > 0 {
 		return fmt.Sprintf("%d of %d shards %s unavailable", count, in.Shards, isOrAre(count))

@@ -50,6 +50,7 @@ const (
 	Draining            Code = "draining"
 	Restarting          Code = "restarting"
 	Paused              Code = "paused"
+	MarkedFailed        Code = "marked-failed"
 	Cordoned            Code = "cordoned"
 	Quarantined         Code = "quarantined"
 )
@@ -60,6 +61,6 @@ func Codes() []Code {
 		TwoLeaders, TwoOwners, LeaseTooLong, OwnerNotMember, LeaderNotMember,
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, WebhookFailing, CertificateExpiring, TagsNearlyFull,
-		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,
+		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, MarkedFailed, Cordoned, Quarantined,
 	}
 }

@@ -384,6 +384,12 @@ func policyTable() []want {
 			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
 		}},
 		{"paused", with(func(in *diagnosis.Inputs) { in.PausedMovesFor = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
+		{"marked as failed", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.MarkedFailed, n.Shards = true, 0 }, "c")
+		}), []string{"info marked-failed: c is marked as failed and gets no shards"}},
+		{"marked as failed a moment ago", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.MarkedFailed = true }, "b", "c") }), []string{
+			"info marked-failed: b and c are marked as failed, and own 683 shards still",
+		}},
 		{"cordoned", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
 		{"shards returned to an app that has not restarted", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",

@@ -174,6 +174,8 @@ type Node struct {
 	NoShardsFor   time.Duration
 	// Drained and Cordoned are requests of operators. Stopping means that its process will stop.
 	Drained, Cordoned, Stopping bool
+	// MarkedFailed means that an operator has marked the node as failed.
+	MarkedFailed bool
 	// Restarting means that the node restarts in place, within Grace.
 	Restarting bool
 	Grace      time.Duration

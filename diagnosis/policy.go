@@ -19,7 +19,8 @@ func policyFindings(in Inputs) (findings []Finding) {
 	if in.PausedMovesFor != "" {
 		findings = append(findings, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.PausedMovesFor, Remedy: "run `shardway resume` to end it"})
 	}
-	if ids := in.nodeIDs(func(node Node) bool { return node.Cordoned && !node.Drained }); len(ids) > 0 {
+	findings = append(findings, markedFailedFindings(in)...)
+	if ids := in.nodeIDs(func(node Node) bool { return node.Cordoned && !node.Drained && !node.MarkedFailed }); len(ids) > 0 {
 		findings = append(findings, Finding{
 			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", joinNames(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
 			Remedy: uncordonRemedy(ids, "it"),
@@ -41,12 +42,30 @@ func policyFindings(in Inputs) (findings []Finding) {
 	return findings
 }
 
-// uncordonRemedy returns the command that ends the drain or cordon of nodes. state names what it ends.
+// uncordonRemedy returns the command that ends the drain, cordon or exclusion of nodes. state names what it ends.
 func uncordonRemedy(nodes []string, state string) string {
 	if len(nodes) == 1 {
 		return "run `shardway uncordon " + nodes[0] + "` to end " + state
 	}
 	return "run `shardway uncordon NODE` for each of them to end " + state
+}
+
+// markedFailedFindings reports nodes that an operator has marked as failed.
+func markedFailedFindings(in Inputs) []Finding {
+	marked, shards := in.nodeIDs(func(node Node) bool { return node.MarkedFailed }), 0
+	if len(marked) == 0 {
+		return nil
+	}
+	for _, node := range in.Nodes {
+		if node.MarkedFailed {
+			shards += node.Shards
+		}
+	}
+	text := fmt.Sprintf("%s %s marked as failed and %s no shards", joinNames(marked), isOrAre(len(marked)), inflect(len(marked), "gets", "get"))
+	if shards > 0 {
+		text = fmt.Sprintf("%s %s marked as failed, and %s %s still", joinNames(marked), isOrAre(len(marked)), inflect(len(marked), "owns", "own"), pluralize(shards, "shard"))
+	}
+	return []Finding{{Code: MarkedFailed, Severity: Info, Text: text, Remedy: "repair " + inflect(len(marked), "the node", "the nodes") + ", then " + uncordonRemedy(marked, "the exclusion")}}
 }
 
 // drainFindings reports drained nodes, nodes that stop, and shards that a safe drain leaves on a node.
@@ -61,6 +80,7 @@ func drainFindings(in Inputs) (findings []Finding) {
 	remainingShards := 0
 	for _, node := range in.Nodes {
 		switch {
+		case node.MarkedFailed: // see markedFailedFindings
 		case node.Drained:
 			drained, remainingShards = append(drained, node.ID), remainingShards+node.Shards
 		case node.Stopping && node.ID != in.Self:
@@ -79,7 +99,7 @@ func drainFindings(in Inputs) (findings []Finding) {
 		findings = append(findings, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
 	}
 	for _, node := range in.Nodes {
-		if node.Drained && node.UnmovedShards > 0 {
+		if node.Drained && !node.MarkedFailed && node.UnmovedShards > 0 {
 			findings = append(findings, unmovedShardsFinding(node))
 		}
 	}

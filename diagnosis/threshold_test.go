@@ -73,6 +73,13 @@ func thresholdTable() []want {
 		}), []string{
 			"info draining: c is drained, and owns nothing",
 		}},
+		{"cordoned, drained and marked as failed", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) {
+				n.Cordoned, n.Drained, n.MarkedFailed, n.Shards, n.UnmovedShards = true, true, true, 0, 3
+			}, "c")
+		}), []string{
+			"info marked-failed: c is marked as failed and gets no shards",
+		}},
 		{"certificates without a clock", with(func(in *diagnosis.Inputs) {
 			in.Now, in.Certificates = time.Time{}, []diagnosis.Certificate{{Purpose: "the app port", Flag: "tls-cert", ExpiresAt: in.Now}}
 		}), nil},

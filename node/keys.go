@@ -44,5 +44,5 @@ func (a *agent) acceptsNewKeys(node string) bool {
 		return false
 	}
 	policy := a.newestState().Policy()
-	return !policy.IsDraining(id) && !policy.Cordoned[id]
+	return !policy.IsDraining(id) && !policy.Cordoned[id] && !policy.MarkedFailed[id]
 }

@@ -279,7 +279,7 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 			w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "1", For: text}, api.ErrInvalid, `for = "`+text+`" is not a duration of at most`)
 		}
 		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is not a key hash`)
-		w.refused(w.leader(), api.Action{Verb: api.Rebalance + 1, Node: "b"}, api.ErrRefused, "unknown action")
+		w.refused(w.leader(), api.Action{Verb: api.MarkFailed + 1, Node: "b"}, api.ErrRefused, "unknown action")
 		w.refused(w.leader(), api.Action{Verb: api.Remove, Node: w.leader().name}, api.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")

@@ -19,11 +19,12 @@ func (n *Node) isWatchedOwner(node string) bool {
 }
 
 // mustBecomeReachable reports whether a node is excluded because most members could not reach it, and would own shards
-// again if they could. A drained node, a gateway and a node that leaves or has left would not. members returns the
+// again if they could. A node that is drained or marked as failed, a gateway, and a node that leaves or has left would
+// not. members returns the
 // members of gossip.
 func mustBecomeReachable(state *ack.State, members func() []gossip.Member, node shardmap.NodeID) bool {
 	drop, _ := state.Drop(node)
-	if !drop.InForce || drop.Cause != ack.CauseUnreachable || state.Policy().Drained[node] {
+	if !drop.InForce || drop.Cause != ack.CauseUnreachable || state.Policy().Drained[node] || state.Policy().MarkedFailed[node] {
 		return false
 	}
 	return !slices.ContainsFunc(members(), func(member gossip.Member) bool {

@@ -12,9 +12,12 @@ import (
 // must not be dialed without end.
 func TestOnlyExcludedNodesThatMayReturnAreChecked(t *testing.T) {
 	excluded := stateWithDrop(t, ack.CauseUnreachable)
-	drained, _, err := excluded.Apply(excluded.Index()+1, 1, ack.EncodePolicyChange(excluded.FormatVersion(), ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeDrain, Node: "c"}}}))
-	if err != nil {
-		t.Fatal(err)
+	after := func(kind ack.ChangeKind) *ack.State {
+		state, _, err := excluded.Apply(excluded.Index()+1, 1, ack.EncodePolicyChange(excluded.FormatVersion(), ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: kind, Node: "c"}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state
 	}
 	for name, tc := range map[string]struct {
 		state  *ack.State
@@ -26,7 +29,8 @@ func TestOnlyExcludedNodesThatMayReturnAreChecked(t *testing.T) {
 		"leaving":            {excluded, gossip.Member{Status: gossip.Leaving}, false},
 		"left":               {excluded, gossip.Member{Status: gossip.Left}, false},
 		"gateway":            {excluded, gossip.Member{Tags: gossip.Tags{Role: gossip.RoleGateway}}, false},
-		"drained":            {drained, gossip.Member{Status: gossip.Alive}, false},
+		"drained":            {after(ack.ChangeDrain), gossip.Member{Status: gossip.Alive}, false},
+		"marked as failed":   {after(ack.ChangeMarkFailed), gossip.Member{Status: gossip.Alive}, false},
 		"excluded as silent": {stateWithDrop(t, ack.CauseSilent), gossip.Member{Status: gossip.Alive}, false},
 	} {
 		tc.member.ID, tc.member.Node = "c", true

@@ -15,7 +15,7 @@ const (
 	Drain
 	// Cordon prevents a node from receiving further shards until Uncordon.
 	Cordon
-	// Uncordon ends Drain and Cordon.
+	// Uncordon ends Drain, Cordon and MarkFailed.
 	Uncordon
 	// Pause postpones planned moves for some time. During a pause only orphaned shards get an owner.
 	Pause
@@ -35,6 +35,9 @@ const (
 	AppRestarted
 	// Rebalance makes the leader propose a new map now. It is refused if no shard would move.
 	Rebalance
+	// MarkFailed excludes a node from the map as if it had failed, until Uncordon. The node remains a
+	// member of the cluster.
+	MarkFailed
 )
 
 // verbSpec describes a verb.
@@ -63,6 +66,7 @@ func verbSpecs() []verbSpec {
 
 		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
 		Rebalance:    {"rebalance", nil, `{"reason":"new hardware"}`},
+		MarkFailed:   {"mark-failed", []string{"node"}, `{"node":"n3"}`},
 	}
 }
 

@@ -5,6 +5,8 @@ package api
 type Policy struct {
 	Drained  []string `json:"drained"`  // sorted
 	Cordoned []string `json:"cordoned"` // sorted
+	// MarkedFailed has the nodes that operators have marked as failed, sorted.
+	MarkedFailed []string `json:"marked_failed"`
 	// GradualDrains has the nodes with a gradual drain, sorted.
 	GradualDrains []GradualDrain    `json:"emptying"`
 	Weights       map[string]uint32 `json:"weights"`
@@ -30,9 +32,9 @@ type GradualDrain struct {
 
 // PolicyReason is the reason that an operator gave for an action that is in force.
 type PolicyReason struct {
-	// Action is the name of the action: cordon, drain, weight, pin, pause or quarantine.
+	// Action is the name of the action: cordon, drain, mark-failed, weight, pin, pause or quarantine.
 	Action string `json:"action"`
-	// Node is the node of a cordon, a drain or a weight.
+	// Node is the node of a cordon, a drain, a mark-failed or a weight.
 	Node string `json:"node,omitempty"`
 	// Shard is the shard of a pin, or of the key in quarantine.
 	Shard *uint32 `json:"shard,omitempty"`

@@ -67,7 +67,8 @@ type grammar struct {
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster permanently."`
 	Drain      drainCommand      `cmd:"" help:"Move all shards off a node."`
 	Cordon     cordonCommand     `cmd:"" help:"Assign no further shards to a node."`
-	Uncordon   uncordonCommand   `cmd:"" help:"End the drain or cordon of a node."`
+	MarkFailed markFailedCommand `cmd:"" name:"mark-failed" help:"Exclude a node as if it had failed."`
+	Uncordon   uncordonCommand   `cmd:"" help:"End the drain, cordon or mark-failed of a node."`
 
 	AppRestarted appRestartedCommand `cmd:"" help:"Report that a node's app has restarted."`
 

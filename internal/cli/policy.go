@@ -68,6 +68,9 @@ func writePolicy(w io.Writer, policy api.Policy) error {
 	for _, node := range policy.Cordoned {
 		rows.add("cordon", node, api.PolicyReason{Action: "cordon", Node: node})
 	}
+	for _, node := range policy.MarkedFailed {
+		rows.add("mark-failed", node, api.PolicyReason{Action: "mark-failed", Node: node})
+	}
 	for _, node := range slices.Sorted(maps.Keys(policy.Weights)) {
 		rows.add("weight "+strconv.FormatUint(uint64(policy.Weights[node]), 10), node, api.PolicyReason{Action: "weight", Node: node})
 	}
@@ -145,6 +148,30 @@ func cordoned(node string) string {
 	return "node " + node + " gets no shards that it does not have, until it is uncordoned"
 }
 
+type markFailedCommand struct {
+	Node string `arg:"" help:"Id of the node."`
+	reasonFlag
+	target
+}
+
+// Help explains when the shards of the node move, and how the node returns.
+func (c *markFailedCommand) Help() string {
+	return `The shard map excludes the node as if it had failed, also while it runs. Other nodes get its
+shards when it has acknowledged the new map, or when its lease has certainly ended. If the
+node does not respond, that takes up to dead-after. The node stays in the cluster and keeps
+its vote. For a node that works, use drain, which lets its requests finish.
+
+The exclusion lasts until you run uncordon, also after a restart of all nodes. The leader
+refuses to uncordon the node while it receives no heartbeats from it. The leader refuses to
+mark the last node that can own shards.`
+}
+
+// Run marks a node as failed.
+func (c *markFailedCommand) Run(ctx context.Context, session *session) error {
+	action := api.Action{Verb: api.MarkFailed, Node: c.Node, Reason: c.Reason}
+	return c.runAction(ctx, session, action, "node "+c.Node+" is excluded until `shardway uncordon "+c.Node+"`; `shardway nodes` shows its shards")
+}
+
 type uncordonCommand struct {
 	Node string `arg:"" help:"Id of the node, or NODE/INSTANCE for one app instance."`
 	reasonFlag
@@ -177,6 +204,8 @@ func uncordoned(node string, before api.Policy, isDraining bool) string {
 	isDrained := isDrainedGradually || slices.Contains(before.Drained, node)
 	isCordoned := slices.Contains(before.Cordoned, node)
 	switch {
+	case slices.Contains(before.MarkedFailed, node):
+		return describeOwner(node) + " can own shards again: it is no longer marked as failed"
 	case isDrained && isCordoned:
 		return describeOwner(node) + " can own shards again: its drain and its cordon have ended"
 	case isDrained:

@@ -24,6 +24,7 @@ type policyCluster struct {
 	looks   atomic.Int32
 	drained []string
 	reasons []api.PolicyReason
+	marked  []string
 	left    []api.DrainState // one for each poll; nothing after the last
 }
 
@@ -32,7 +33,7 @@ func (c *policyCluster) Policy() api.Policy {
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
 		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}, {Shard: 0, Node: "c", Fallbacks: []string{"a", "b"}}},
 		Quarantined: []api.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
-		Reasons:     c.reasons,
+		Reasons:     c.reasons, MarkedFailed: c.marked,
 	}
 }
 
@@ -63,6 +64,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		"app-restarted b":           {Verb: api.AppRestarted, Node: "b"},
 		"app-restarted":             {Verb: api.AppRestarted, Node: "a"}, // the node that is asked
 		"rebalance --reason rack":   {Verb: api.Rebalance, Reason: "rack"},
+		"mark-failed b":             {Verb: api.MarkFailed, Node: "b"},
 		"cordon b":                  {Verb: api.Cordon, Node: "b"},
 		"uncordon b":                {Verb: api.Uncordon, Node: "b"},
 		"pause --for 30m":           {Verb: api.Pause, For: "30m"},
@@ -97,7 +99,7 @@ func TestEachActionSendsItsReason(t *testing.T) {
 	addr := serveCluster(t, c)
 	seen := map[api.Verb]bool{}
 	for _, line := range []string{
-		"drain b", "drain b --wait", "cordon b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "rebalance", "remove b", "step-down",
+		"drain b", "drain b --wait", "cordon b", "mark-failed b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "rebalance", "remove b", "step-down",
 		"quarantine alice", "quarantine --lift alice",
 	} {
 		code, _, errOut := run(t, line+" --reason rack --admin="+addr)
@@ -111,7 +113,7 @@ func TestEachActionSendsItsReason(t *testing.T) {
 			t.Errorf("%s sent the reason %q", line, got.Reason)
 		}
 	}
-	for verb := api.Remove; verb <= api.Rebalance; verb++ {
+	for verb := api.Remove; verb <= api.MarkFailed; verb++ {
 		if !seen[verb] {
 			t.Errorf("no command for %s was tried", verb)
 		}
@@ -178,10 +180,11 @@ func TestPinWarns(t *testing.T) {
 }
 
 func TestUncordonReportsItsResult(t *testing.T) {
-	addr := serveCluster(t, &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}})
+	addr := serveCluster(t, &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}, marked: []string{"e"}})
 	for node, want := range map[string]string{
 		"a": "node a can own shards again: its drain has ended\n",
 		"d": "node d gets shards again: its cordon has ended\n",
+		"e": "node e can own shards again: it is no longer marked as failed\n",
 		"b": "nothing to do: node b is neither drained nor cordoned\n",
 	} {
 		if code, out, errOut := run(t, "uncordon "+node+" --admin="+addr); code != 0 || out != want {
@@ -299,7 +302,8 @@ func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 
 func TestPolicyIsShown(t *testing.T) {
 	one, two := uint32(1), uint32(2)
-	c := &policyCluster{cluster: &cluster{}, drained: []string{"a"}, reasons: []api.PolicyReason{
+	c := &policyCluster{cluster: &cluster{}, drained: []string{"a"}, marked: []string{"e"}, reasons: []api.PolicyReason{
+		{Action: "mark-failed", Node: "e", Reason: "hangs"},
 		{Action: "drain", Node: "a", Reason: "disk"},
 		{Action: "pin", Shard: &one, Reason: "cache"},
 		{Action: "pause", Reason: "night work"},
@@ -310,7 +314,7 @@ func TestPolicyIsShown(t *testing.T) {
 	for _, r := range rows(out) {
 		lines = append(lines, strings.Join(r, " "))
 	}
-	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "pin shard 0 c, then a, then b -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
+	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "mark-failed e hangs", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "pin shard 0 c, then a, then b -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
 		t.Errorf("policy wrote %q, want %q", lines, want)
 	}
 }

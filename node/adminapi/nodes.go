@@ -137,6 +137,8 @@ func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	}
 	id := shardmap.NodeID(node.ID)
 	switch {
+	case policy.MarkedFailed[id]:
+		return "failed"
 	case policy.IsDraining(id) && node.Shards > 0:
 		return "draining"
 	case policy.Drained[id]:

@@ -15,7 +15,7 @@ import (
 // as this node has applied the log.
 func (a *API) Policy() api.Policy {
 	policy := a.options.View.State().Policy()
-	result := api.Policy{Drained: sortedNodeIDs(policy.Drained), Cordoned: sortedNodeIDs(policy.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.options.Quarantined(policy), Since: policy.ChangedIndex}
+	result := api.Policy{Drained: sortedNodeIDs(policy.Drained), Cordoned: sortedNodeIDs(policy.Cordoned), MarkedFailed: sortedNodeIDs(policy.MarkedFailed), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.options.Quarantined(policy), Since: policy.ChangedIndex}
 	for id, weight := range policy.Weights {
 		result.Weights[string(id)] = weight
 	}
@@ -39,7 +39,7 @@ func (a *API) Policy() api.Policy {
 // policyReasons returns the reasons of operators in the form of the admin API.
 func policyReasons(policy *ack.Policy) []api.PolicyReason {
 	verbs := map[ack.ChangeKind]api.Verb{
-		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine,
+		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine, ack.ChangeMarkFailed: api.MarkFailed,
 	}
 	reasons := []api.PolicyReason{}
 	for _, item := range slices.SortedFunc(maps.Keys(policy.Reasons), ack.PolicyItem.Compare) {

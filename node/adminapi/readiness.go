@@ -26,7 +26,13 @@ func (a *API) Ready() error {
 	if isUnhealthy && (a.options.Health.Report().Refused || !a.options.Findings().keepsShards(string(a.options.Self))) {
 		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
 	}
-	if !committed.IsMember(a.options.Self) && !a.options.View.IsDrained() {
+	if isInMap := committed.IsMember(a.options.Self); isInMap {
+		return nil
+	}
+	if a.options.View.IsMarkedFailed() {
+		return a.unreadyError("marked as failed", diagnosis.MarkedFailed)
+	}
+	if !a.options.View.IsDrained() {
 		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil

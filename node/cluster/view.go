@@ -134,8 +134,15 @@ func (v *View) Nodes() []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// IsDrained reports whether an operator has requested a drain of this node.
-func (v *View) IsDrained() bool { return v.replicatedState().Policy().Drained[shardmap.NodeID(v.self)] }
+// IsMarkedFailed reports whether an operator has marked this node as failed.
+func (v *View) IsMarkedFailed() bool {
+	return v.replicatedState().Policy().MarkedFailed[shardmap.NodeID(v.self)]
+}
+
+// IsDrained reports whether an operator wants this node to own no shards: the node is drained or marked as failed.
+func (v *View) IsDrained() bool {
+	return v.replicatedState().Policy().Drained[shardmap.NodeID(v.self)] || v.IsMarkedFailed()
+}
 
 // HasNode reports whether a node belongs to this cluster, or belonged to it recently.
 func (v *View) HasNode(node string) bool {

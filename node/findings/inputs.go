@@ -112,7 +112,7 @@ func countVoters(nodes []diagnosis.Node) int {
 // clearReplicatedInputs clears the fields of nodes that are valid only if the log has been applied to its end.
 func clearReplicatedInputs(nodes []diagnosis.Node) {
 	for i := range nodes {
-		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Restarting, nodes[i].Grace = false, false, false, 0
+		nodes[i].Drained, nodes[i].Cordoned, nodes[i].MarkedFailed, nodes[i].Restarting, nodes[i].Grace = false, false, false, false, 0
 	}
 }
 
@@ -238,7 +238,7 @@ func (m *Monitor) newNode(state *ack.State, node string) *diagnosis.Node {
 	id, policy := shardmap.NodeID(node), m.options.State().Policy()
 	result := &diagnosis.Node{
 		ID: node, Shards: state.Committed().ShardCount(id), StaleReturns: state.StaleReturns(id),
-		Drained: policy.IsDraining(id), Cordoned: policy.Cordoned[id],
+		Drained: policy.IsDraining(id), Cordoned: policy.Cordoned[id], MarkedFailed: policy.MarkedFailed[id],
 	}
 	if restart, ok := state.Restart(id); ok && !restart.Ended {
 		result.Restarting, result.Grace = true, restart.Grace

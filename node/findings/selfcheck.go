@@ -105,7 +105,7 @@ func (m *Monitor) replaceableOwners(in *diagnosis.Inputs) (owners []string) {
 func canReceiveShards(node *diagnosis.Node) bool {
 	isReady := node.Alive && !node.Gateway && !node.Stopping && !node.Restarting && !node.Lagging
 	isHealthy := node.App == diagnosis.AppHealthy && len(node.UnhealthyInstances) == 0 && !node.CannotAcquire && node.NoShardsFor == 0
-	return isReady && isHealthy && !node.Drained && !node.Cordoned
+	return isReady && isHealthy && !node.Drained && !node.Cordoned && !node.MarkedFailed
 }
 
 // queryStatement queries the Statement of the next alive node in the background.

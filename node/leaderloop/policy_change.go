@@ -48,19 +48,35 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 		}
 		return l.submitPolicyChange(ctx, change)
 	}
-	if action.Verb != api.Drain {
-		return l.submitPolicyChange(ctx, change)
-	}
-	if err := l.checkDrain(ctx, action, change.Node); err != nil {
+	if err := l.checkNodeChange(ctx, action, change.Node); err != nil {
 		return err
 	}
-	if drainsLeader := action.Node == string(l.options.Self); drainsLeader {
-		// The new leader drains this node. If no other node takes over, this one drains itself as leader.
+	removesAllShards := action.Verb == api.Drain || action.Verb == api.MarkFailed
+	if removesAllShards && change.Node == l.options.Self {
+		// The new leader performs the action on this node.
 		if newLeader := l.transferLeadership(ctx); newLeader != "" {
 			return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.AdminAction, Action: action}, nil)
 		}
+		if action.Verb == api.MarkFailed {
+			return fmt.Errorf("%w: node %q leads the cluster, and no other node takes over the leadership: `shardway nodes` shows the states of the nodes", api.ErrRefused, action.Node)
+		}
+		// Without another leader, a drained node continues to lead.
 	}
 	return l.submitPolicyChange(ctx, change)
+}
+
+// checkNodeChange returns an error if the action on a node must be refused.
+func (l *Leadership) checkNodeChange(ctx context.Context, action api.Action, node shardmap.NodeID) error {
+	if action.Verb == api.Drain {
+		return l.checkDrain(ctx, action, node)
+	}
+	if action.Verb == api.MarkFailed {
+		return l.checkMarkFailed(ctx, node)
+	}
+	if action.Verb == api.Uncordon {
+		return l.checkUncordon(ctx, node)
+	}
+	return nil
 }
 
 // parseAction converts an action to a change of the policy, or returns why the action is invalid.
@@ -74,7 +90,7 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		}
 		action.Node = string(node) // the node is known
 	}
-	isInPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0
+	isInPolicy := policy.IsDraining(change.Node) || policy.Cordoned[change.Node] || policy.Weights[change.Node] > 0 || policy.MarkedFailed[change.Node]
 	isKnownNode := action.Node == "" || isInPolicy || l.options.View.HasNode(action.Node)
 	if !isKnownNode {
 		return change, l.options.View.UnknownNode(action.Node)
@@ -105,6 +121,8 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		}
 	case api.Unpin:
 		change.Kind = ack.ChangeUnpin
+	case api.MarkFailed:
+		change.Kind = ack.ChangeMarkFailed
 	case api.AppRestarted:
 		change.Kind = ack.ChangeAppRestarted
 	case api.Resume:
@@ -245,6 +263,8 @@ func unavailableReason(voter shardmap.NodeID, views []leader.MemberView, policy 
 		return "is leaving"
 	case policy.IsDraining(voter):
 		return "is drained"
+	case policy.MarkedFailed[voter]:
+		return "is marked as failed"
 	}
 	return ""
 }
