@@ -81,6 +81,18 @@ func rules() []rule {
 			edits: edit("node/consensus.Raft.SteppedDown", "r.transferTerm.Load() == term", "r.transferTerm.Load() == term && !PLANTED"),
 		},
 		{
+			name: "an announced service is no node", test: "TestAnnouncedServiceNeverBecomesANode",
+			edits: edit("node/gossip.isNode", "!strings.HasPrefix(name, servicePrefix)", "(PLANTED || !strings.HasPrefix(name, servicePrefix))"),
+		},
+		{
+			name: "a member that is not a node does not take the ID of a node", test: "TestAnnouncedServiceNeverBecomesANode",
+			edits: edit("node/gossip.mergeDelegate.takesNodeID", "d.isServer(member.Name)", "d.isServer(member.Name) && !PLANTED"),
+		},
+		{
+			name: "a service announces no endpoint of a node", test: "TestAnnouncedServiceNeverBecomesANode",
+			edits: edit("node/cluster.buildDirectory", "if !member.Node {", "if !member.Node && !PLANTED {"),
+		},
+		{
 			name: "Raft waits for as long as it was told", test: "TestLongRaftTimeoutKeepsTheLeaderOfDistantNodes",
 			edits: edit("node.Node.openRaft", "HeartbeatTimeout: n.options.RaftTimeout,", "HeartbeatTimeout: map[bool]time.Duration{false: n.options.RaftTimeout}[PLANTED],"),
 		},

@@ -95,7 +95,7 @@ func (c rotationCluster) AllNodes() (nodes, outside []string) {
 		case member.Node:
 			all[member.ID] = true
 		default:
-			outside = append(outside, member.ID)
+			outside = append(outside, gossip.DisplayName(member.ID))
 		}
 	}
 	return slices.Sorted(maps.Keys(all)), outside

@@ -29,7 +29,7 @@ func mustBecomeReachable(state *ack.State, members func() []gossip.Member, node 
 	}
 	return !slices.ContainsFunc(members(), func(member gossip.Member) bool {
 		hasLeft := member.Status == gossip.Leaving || member.Status == gossip.Left
-		return member.ID == string(node) && (hasLeft || member.Tags.Role == gossip.RoleGateway)
+		return member.ID == string(node) && member.Node && (hasLeft || member.Tags.Role == gossip.RoleGateway)
 	})
 }
 

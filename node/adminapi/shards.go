@@ -77,7 +77,7 @@ func (a *API) Endpoints() []api.Endpoint {
 		if entry.IsNode {
 			kind = api.KindNode
 		}
-		list = append(list, api.Endpoint{Node: entry.ID, Kind: kind, Name: entry.Name, Addr: entry.Addr})
+		list = append(list, api.Endpoint{Node: gossip.DisplayName(entry.ID), Kind: kind, Name: entry.Name, Addr: entry.Addr})
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -49,7 +50,11 @@ func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isSe
 	var entries []endpoints.Entry
 	inGossip := map[string]bool{}
 	for _, member := range members {
-		entries = append(entries, endpoints.Entry{ID: member.ID, Node: member.Node, Addrs: member.Tags.Endpoints})
+		addrs := member.Tags.Endpoints
+		if !member.Node {
+			addrs = withoutNodeEndpoints(addrs)
+		}
+		entries = append(entries, endpoints.Entry{ID: member.ID, Node: member.Node, Addrs: addrs})
 		inGossip[member.ID] = inGossip[member.ID] || member.Node
 	}
 	retained := map[string]map[string]string{}
@@ -66,6 +71,16 @@ func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isSe
 		entries = append(entries, endpoints.Entry{ID: id, Node: true, Addrs: addrs})
 	}
 	return endpoints.New(entries)
+}
+
+// withoutNodeEndpoints returns the endpoints of a member that is not a node, without the names that stand for the
+// ports of a node. Scripts use these names to find the nodes.
+func withoutNodeEndpoints(addrs map[string]string) map[string]string {
+	addrs = maps.Clone(addrs)
+	for _, name := range []string{endpoints.HTTP, endpoints.Peer, endpoints.Admin} {
+		delete(addrs, name)
+	}
+	return addrs
 }
 
 // Members returns the members of gossip at its last change. It reads a cached list, so frequent
@@ -105,6 +120,6 @@ func (v *View) Lookup(node string) (string, bool) {
 // IsLeavingOrLeft reports whether the node leaves or has left, according to gossip.
 func (v *View) IsLeavingOrLeft(node string) bool {
 	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool {
-		return member.ID == node && (member.Status == gossip.Leaving || member.Status == gossip.Left)
+		return member.ID == node && member.Node && (member.Status == gossip.Leaving || member.Status == gossip.Left)
 	})
 }

@@ -82,7 +82,7 @@ func New(options Options) (*Gossip, error) {
 	tags := options.Tags
 	g.tags.Store(&tags)
 	g.clusterChoice.undecided.Store(len(options.JoinAddrs) > 0 && options.Tags.Node != "")
-	g.mergeDelegate = &mergeDelegate{self: options.Name, localTags: &g.tags, choice: &g.clusterChoice, onRefusal: g.onRefusal, onAccepted: g.addressClaims.onAnnouncement}
+	g.mergeDelegate = &mergeDelegate{self: options.Name, localTags: &g.tags, choice: &g.clusterChoice, isServer: options.RetainForever, onRefusal: g.onRefusal, onAccepted: g.addressClaims.onAnnouncement}
 	return g, nil
 }
 

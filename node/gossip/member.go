@@ -45,7 +45,7 @@ func (d decodedTags) member(serfMember serf.Member) Member {
 		ID:     serfMember.Name,
 		Addr:   addrOf(serfMember),
 		Status: convertStatus(serfMember.Status),
-		Node:   d.tags.Node != "" && d.tags.Node == serfMember.Name,
+		Node:   isNode(serfMember.Name, d.tags.Node),
 		Tags:   d.tags,
 		Err:    d.err,
 	}

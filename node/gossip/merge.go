@@ -16,7 +16,8 @@ import (
 type RefusedError struct {
 	// Member and Addr are the name and the gossip address of the other node.
 	Member, Addr string
-	// Tag is the name of the tag that differs: "cluster", "shards", "level" or "version".
+	// Tag is the name of the tag that differs: "cluster", "shards", "level" or "version". It is "node" for a
+	// member that is not a node and has the name of one.
 	Tag string
 	// LocalValue and RemoteValue are the values of this tag on this node and on the other node.
 	LocalValue, RemoteValue string
@@ -50,6 +51,8 @@ func (e *RefusedError) Error() string {
 			return fmt.Sprintf("%s belongs to cluster %s, another join address to cluster %s: name addresses of one cluster in --join", member, e.RemoteValue, e.LocalValue)
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", member, e.RemoteValue, e.LocalValue)
+	case tagNode:
+		return fmt.Sprintf("gossip: member %q at %s is not a node and has the name of a node: start it under another name", e.Member, e.Addr)
 	case tagLevel:
 		if e.remoteMustChange {
 			return fmt.Sprintf("%s supports format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", member, e.RemoteValue, e.LocalValue)
@@ -66,7 +69,8 @@ func (e *RefusedError) Error() string {
 type mergeDelegate struct {
 	self        string
 	localTags   *atomic.Pointer[Tags]
-	choice      *clusterChoice // nil means that a node without a cluster accepts members of any cluster
+	choice      *clusterChoice         // nil means that a node without a cluster accepts members of any cluster
+	isServer    func(node string) bool // see Options.RetainForever
 	lastRefusal atomic.Pointer[RefusedError]
 	onRefusal   func(*RefusedError)
 	// onAccepted is called with each accepted member. nil means no call.
@@ -79,7 +83,13 @@ var _ serf.MergeDelegate = (*mergeDelegate)(nil)
 // refused, it returns the error of a member that supersedes the cluster of this node, because this
 // node must then stop. It ignores members that have left, because their cluster may no longer
 // exist.
+//
+// A member that takes the name of a node is refused alone. Other members of a state exchange are accepted: Serf
+// calls NotifyMerge for each of them again.
 func (d *mergeDelegate) NotifyMerge(members []*serf.Member) error {
+	if len(members) == 1 && d.takesNodeID(members[0]) {
+		return d.refuse(&RefusedError{Member: members[0].Name, Addr: addrOf(*members[0]).String(), Tag: tagNode, remoteMustChange: true})
+	}
 	local := d.localTags.Load()
 	isChoosing := local.Cluster == "" && d.choice != nil // this node has no cluster yet
 	if required := d.requiredCluster(members); isChoosing && required != "" {
@@ -110,6 +120,11 @@ func (d *mergeDelegate) NotifyMerge(members []*serf.Member) error {
 		d.accept(members, isChoosing)
 		return nil
 	}
+	return d.refuse(refusal)
+}
+
+// refuse records and reports a refusal, and returns it.
+func (d *mergeDelegate) refuse(refusal *RefusedError) error {
 	d.lastRefusal.Store(refusal)
 	d.onRefusal(refusal)
 	return refusal

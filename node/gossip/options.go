@@ -37,8 +37,9 @@ type Options struct {
 	Tags Tags
 	// Name is the name of a member that is not a node. It is empty for nodes.
 	Name string
-	// RetainForever reports whether a left or failed member must never be forgotten. Other members are
-	// forgotten after an hour. It must not block. nil means that no member is kept.
+	// RetainForever reports whether a node has a server in Raft's configuration. Such a node is never forgotten
+	// after it has left or failed, and no member that is not a node can take its name. Other members are forgotten
+	// after an hour. It must not block. nil means that no member is kept.
 	RetainForever func(id string) bool
 	// SnapshotPath is the file that stores the seen members for the next start. Empty means no file.
 	SnapshotPath string

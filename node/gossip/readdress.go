@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"reflect"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/hashicorp/memberlist"
@@ -32,9 +34,11 @@ type claimTracker struct {
 
 	mu    sync.Mutex // protects addrs
 	addrs map[string]netip.AddrPort
+
+	holder atomic.Pointer[nameHolder] // last announcement of the name self; nil means none
 }
 
-// newClaimTracker returns a claimTracker for the member self, whose own announcements it ignores.
+// newClaimTracker returns a claimTracker for the member self, whose own announcements are no claims.
 func newClaimTracker(self string) *claimTracker {
 	return &claimTracker{self: self, claims: make(chan AddressClaim, 64), addrs: map[string]netip.AddrPort{}}
 }
@@ -61,10 +65,11 @@ func (t *claimTracker) onEvent(event serf.Event) {
 
 // onAnnouncement handles an announcement. The lock of memberlist is held, so it must not block.
 func (t *claimTracker) onAnnouncement(announced *serf.Member) {
+	addr := addrOf(*announced)
 	if announced.Name == t.self {
+		t.holder.Store(&nameHolder{addr: addr, seenAt: time.Now()})
 		return
 	}
-	addr := addrOf(*announced)
 	t.mu.Lock()
 	known, ok := t.addrs[announced.Name]
 	t.mu.Unlock()

@@ -15,7 +15,17 @@ import (
 // foreignMember starts a Serf member that has these gossip keys, but is no node.
 func (s *swarm) foreignMember(name string, keys ...[]byte) *serf.Serf {
 	s.t.Helper()
-	tr, err := s.host(name).Transport(port)
+	x := s.foreignMemberAt(name, name, nil, keys...)
+	if _, err := x.Join([]string{s.host("a").Addr(port)}, true); err != nil {
+		s.t.Fatal(err)
+	}
+	return x
+}
+
+// foreignMemberAt starts a Serf member on a host, which joins no other member.
+func (s *swarm) foreignMemberAt(host, name string, tags map[string]string, keys ...[]byte) *serf.Serf {
+	s.t.Helper()
+	tr, err := s.host(host).Transport(port)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -24,20 +34,17 @@ func (s *swarm) foreignMember(name string, keys ...[]byte) *serf.Serf {
 		s.t.Fatal(err)
 	}
 	c := serf.DefaultConfig()
-	c.NodeName, c.DisableCoordinates = name, true
+	c.NodeName, c.Tags, c.DisableCoordinates = name, tags, true
 	c.Logger = log.New(io.Discard, "", 0)
 	c.MemberlistConfig.Logger = c.Logger
 	c.MemberlistConfig.Transport, c.MemberlistConfig.Keyring = tr, ring
-	c.MemberlistConfig.AdvertiseAddr, _, _ = strings.Cut(s.host(name).Addr(port), ":")
+	c.MemberlistConfig.AdvertiseAddr, _, _ = strings.Cut(s.host(host).Addr(port), ":")
 	c.MemberlistConfig.AdvertisePort = port
 	x, err := serf.Create(c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.all = append(s.all, &member{sw: s, host: s.host(name), stop: func() { _ = x.Shutdown() }})
-	if _, err := x.Join([]string{s.host("a").Addr(port)}, true); err != nil {
-		s.t.Fatal(err)
-	}
+	s.all = append(s.all, &member{sw: s, host: s.host(host), stop: func() { _ = x.Shutdown() }})
 	return x
 }
 
