@@ -176,7 +176,7 @@ func (c *Config) UpstreamAddress() string { return UpstreamAddressOf(c.Upstream)
 func checkEndpoint(endpoint Endpoint) *valueProblem {
 	switch endpoint.Name {
 	case "http", "peer", "admin":
-		return &valueProblem{"the node announces this one itself", "choose another name"}
+		return &valueProblem{"nodes announce their own address under this name", "choose another name"}
 	}
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9_.-]{0,30}[a-z0-9])?$`).MatchString(endpoint.Name) {
 		return &valueProblem{"no name for an endpoint", "use up to 32 small letters, digits, dots and dashes"}

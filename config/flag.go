@@ -17,8 +17,10 @@ type Flag struct {
 }
 
 // Flags returns all settings in the order of the help.
-func Flags() []Flag {
-	table := settings()
+func Flags() []Flag { return flagsOf(settings()) }
+
+// flagsOf returns the help of a table of settings.
+func flagsOf(table []setting) []Flag {
 	flags := make([]Flag, len(table))
 	for i, s := range table {
 		flag := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList()}

@@ -34,7 +34,7 @@ func flagLayer(table []setting, args []string) (flags layer, problems []Problem,
 		}
 		name, text, hasText := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if !strings.HasPrefix(arg, "--") || name == "" {
-			problems = append(problems, Problem{Key: arg, Origin: "argument", Message: "nothing is expected here", Remedy: "settings begin with two dashes, like --node " + strconv.Quote(arg)})
+			problems = append(problems, Problem{Key: arg, Origin: "argument", Message: "nothing is expected here", Remedy: "settings begin with two dashes, like --" + exampleFlag(table) + " " + strconv.Quote(arg)})
 			continue
 		}
 		match, known := findSetting(table, name)
@@ -107,8 +107,24 @@ func (l layer) add(match setting, val string) {
 	l[match.name] = given
 }
 
+// commandOf returns the command whose flags are in a table.
+func commandOf(table []setting) string {
+	if _, ok := findSetting(table, "node"); ok {
+		return "run"
+	}
+	return "announce"
+}
+
+// exampleFlag returns the flag of a table that names a node or a service.
+func exampleFlag(table []setting) string {
+	if commandOf(table) == "run" {
+		return "node"
+	}
+	return "name"
+}
+
 func unknownFlag(table []setting, name string) Problem {
-	problem := Problem{Key: "--" + name, Origin: "flag", Message: "unknown flag", Remedy: "shardway run --help lists them all"}
+	problem := Problem{Key: "--" + name, Origin: "flag", Message: "unknown flag", Remedy: "shardway " + commandOf(table) + " --help lists them all"}
 	if near := suggest.Word(name, settingNames(table, func(s setting) string { return s.name })); near != "" {
 		problem.Remedy = "did you mean --" + near + "? " + problem.Remedy
 	}

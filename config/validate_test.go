@@ -80,7 +80,7 @@ func TestProblemsNameKeyValueSourceAndRemedy(t *testing.T) {
 		{name: "join", args: "--join a,b! ", want: `join = "a,b!" (flag): "b!": neither an address nor a name; …`},
 		{name: "endpoint form", args: "--endpoint grpc", want: `endpoint = "grpc" (flag): "grpc" is not an endpoint; write it like grpc=10.0.0.5:9000`},
 		{name: "endpoint name", args: "--endpoint G=a:1", want: `endpoint = "G=a:1" (flag): "G": no name for an endpoint; …`},
-		{name: "endpoint of the node", args: "--endpoint http=a:1", want: `endpoint = "http=a:1" (flag): "http": the node announces this one itself; choose another name`},
+		{name: "endpoint of the node", args: "--endpoint http=a:1", want: `endpoint = "http=a:1" (flag): "http": nodes announce their own address under this name; choose another name`},
 		{name: "endpoint twice", args: "--endpoint a=a:1 --endpoint a=b:1", want: `endpoint = "a=a:1,a=b:1" (flag): "a" is there twice; …`},
 		{name: "endpoint address", args: "--endpoint a=:1", want: `endpoint = "a=:1" (flag): "a": other nodes cannot connect to an address without a host; …`},
 		{name: "webhook without a scheme", args: "--webhook hub.example/hidden", want: `webhook = "…" (flag): not a URL; write it like https://events.example.com/shardway`},

@@ -57,7 +57,7 @@ type grammar struct {
 	Status     statusCommand     `cmd:"" help:"Show one node's view of the cluster."`
 	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
 	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
-	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
+	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses of nodes and services."`
 	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
 	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`
 	Hot        hotCommand        `cmd:"" help:"Show the busiest shards and keys."`
@@ -70,6 +70,7 @@ type grammar struct {
 	MarkFailed markFailedCommand `cmd:"" name:"mark-failed" help:"Exclude a node as if it had failed."`
 	Uncordon   uncordonCommand   `cmd:"" help:"End the drain, cordon or mark-failed of a node."`
 
+	Announce     announceCommand     `cmd:"" passthrough:"" help:"Announce the addresses of a service."`
 	AppRestarted appRestartedCommand `cmd:"" help:"Report that a node's app has restarted."`
 
 	Pause      pauseCommand      `cmd:"" help:"Pause planned moves of shards."`

@@ -78,8 +78,11 @@ func completionSpecs(root *kong.Node) []completionCommandSpec {
 			command.words = node.Positional[0].EnumSlice()
 		}
 		command.listOwners = ownerCommand(node)
-		if node.Passthrough {
-			command.flags = append(command.flags, settingFlags()...)
+		switch {
+		case node.Name == "announce":
+			command.flags = append(command.flags, settingFlags(config.AnnounceFlags())...)
+		case node.Passthrough:
+			command.flags = append(command.flags, settingFlags(config.Flags())...)
 		}
 		if node.Name == "check" {
 			command.flags = append(command.flags, checkFlags()...)
@@ -122,10 +125,10 @@ func checkFlags() []completionFlagSpec {
 	}
 }
 
-// settingFlags returns the flags of run and check, which kong does not parse.
-func settingFlags() []completionFlagSpec {
+// settingFlags converts flags that kong does not parse.
+func settingFlags(flags []config.Flag) []completionFlagSpec {
 	var specs []completionFlagSpec
-	for _, flag := range config.Flags() {
+	for _, flag := range flags {
 		spec := completionFlagSpec{name: flag.Name, help: flag.Help, value: flag.Metavar}
 		words := strings.Split(flag.Metavar, "|")
 		isPlaceholder := flag.Metavar != strings.ToLower(flag.Metavar)

@@ -2,7 +2,8 @@
 //
 // Run is the entry point. It parses the arguments, runs one command and returns its exit code. Most
 // commands send requests to the admin port of a node with package admin/client, and print the
-// response as text or, with --json, as JSON. The command run starts a node in this process.
+// response as text or, with --json, as JSON. The command run starts a node in this process, and
+// announce a member of the gossip that is not a node.
 //
 // # Types
 //
@@ -13,7 +14,7 @@
 //
 // # Invariants
 //
-//   - Package config parses the settings of a node. The commands run and check pass their arguments to
+//   - Package config parses the settings of a node. The commands run, check and announce pass their arguments to
 //     it unchanged, so that each setting is defined in one table only.
 //   - exitCodes is the only table of exit codes. session.exit translates an error to an exit code.
 //   - Text from a node or a file passes printable before it is printed, so that it cannot control the

@@ -123,6 +123,7 @@ func allowed() map[string][]string {
 		"node/campaign":    {"ack/election", "internal/clock", "node/consensus", "node/control", "peer", "shardmap"},
 		"node/idleshards":  {"ack", "internal/clock", "node/leaderloop", "node/router", "proxy", "shardmap"},
 		"node/process":     {"shardmap", "endpoints", "internal/nodelabel", "node", "node/childproc", "internal/execcommand", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/upstream", "proxy/accesslog", "proxy/keylimit", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/announce":    {"config", "internal/secret", "node/gossip"},
 		// For programs that are the app themselves.
 		"embed": {"event", "internal/headerrules", "ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
@@ -162,7 +163,7 @@ func allowed() map[string][]string {
 		"internal/demo":         {"admin/api", "admin/client", "internal/statefile"},
 		"internal/cli/bundle":   {},
 		"internal/cli/terminal": {},
-		"internal/cli":          {"internal/nodelabel", "internal/cli/bundle", "internal/cli/terminal", "diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/cli":          {"internal/nodelabel", "internal/cli/bundle", "internal/cli/terminal", "diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret", "node/announce"},
 		"":                      {"internal/cli", "internal/procguard"},
 	}
 }
