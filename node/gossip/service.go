@@ -42,7 +42,7 @@ type nameHolder struct {
 }
 
 // NameConflict returns the address at which other members recently announced the name of this member, if it is
-// not the address of this member. They ignore this member meanwhile. The conflict ends when the other process leaves,
+// not the address of this member. They ignore this member during the conflict. The conflict ends when the other process leaves,
 // or some seconds after it has failed.
 func (g *Gossip) NameConflict() (addr netip.AddrPort, found bool) {
 	holder := g.addressClaims.holder.Load()
