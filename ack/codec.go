@@ -46,8 +46,8 @@ func (w *writer) bool(v bool) {
 	w.byte(0)
 }
 
-// timing appends a Timing.
-func (w *writer) timing(timing Timing) {
+// writeTiming appends a Timing.
+func (w *writer) writeTiming(timing Timing) {
 	w.uint(uint64(timing.Lease))
 	w.uint(uint64(timing.DeadAfter))
 	w.byte(byte(timing.Takeover))
@@ -128,11 +128,11 @@ func (r *reader) text(minLength, maxLength int) string {
 	return string(r.read(int(r.uint(uint64(minLength), uint64(maxLength)))))
 }
 
-// epoch reads an epoch; zero is permitted.
-func (r *reader) epoch() shardmap.Epoch { return shardmap.Epoch(r.uint(0, maxUint)) }
+// readEpoch reads an epoch; zero is permitted.
+func (r *reader) readEpoch() shardmap.Epoch { return shardmap.Epoch(r.uint(0, maxUint)) }
 
-// cause reads a cause and rejects an unknown one.
-func (r *reader) cause() DropCause {
+// readCause reads a cause and rejects an unknown one.
+func (r *reader) readCause() DropCause {
 	cause := DropCause(r.byte())
 	if r.err == nil && (cause == 0 || int(cause) >= len(causeNames)) {
 		r.fail(cause.String())
@@ -140,20 +140,20 @@ func (r *reader) cause() DropCause {
 	return cause
 }
 
-// milliseconds reads a duration in whole milliseconds, up to the given number of milliseconds.
-func (r *reader) milliseconds(maximum uint64) time.Duration {
+// readMilliseconds reads a duration in whole milliseconds, up to the given number of milliseconds.
+func (r *reader) readMilliseconds(maximum uint64) time.Duration {
 	return time.Duration(r.uint(0, maximum)) * time.Millisecond
 }
 
-// duration reads a duration above zero and up to maximum.
-func (r *reader) duration(maximum time.Duration) time.Duration {
+// readDuration reads a duration above zero and up to maximum.
+func (r *reader) readDuration(maximum time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(maximum)))
 }
 
-// timing decodes the output of writer.timing.
-func (r *reader) timing() Timing {
+// readTiming decodes the output of writer.writeTiming.
+func (r *reader) readTiming() Timing {
 	timing := Timing{
-		Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter),
+		Lease: r.readDuration(MaxLease), DeadAfter: r.readDuration(MaxDeadAfter),
 		Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte()),
 	}
 	if r.err == nil && (timing.Takeover == 0 || int(timing.Takeover) >= len(takeoverNames)) {
@@ -165,8 +165,8 @@ func (r *reader) timing() Timing {
 	return timing
 }
 
-// shardMap reads a map with its length; nil after an error.
-func (r *reader) shardMap() *shardmap.Map {
+// readShardMap reads a map with its length; nil after an error.
+func (r *reader) readShardMap() *shardmap.Map {
 	b := r.read(int(r.uint(0, maxMap)))
 	if r.err != nil {
 		return nil

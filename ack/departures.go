@@ -282,12 +282,12 @@ func EncodeAppReports(version FormatVersion, entry AppReportEntry) []byte {
 	return w.buf
 }
 
-// appReportEntry decodes the output of EncodeAppReports after its kind.
-func (r *reader) appReportEntry() AppReportEntry {
+// readAppReportEntry decodes the output of EncodeAppReports after its kind.
+func (r *reader) readAppReportEntry() AppReportEntry {
 	entry := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, MaxChanges) {
-		report := AppReport{Node: r.instanceID(), ReturnsNeedRestart: r.bool(), StartedAfter: r.epoch()}
+		report := AppReport{Node: r.readInstanceID(), ReturnsNeedRestart: r.bool(), StartedAfter: r.readEpoch()}
 		if r.err == nil && report.Node <= last {
 			r.fail("reports out of order")
 		}
@@ -300,9 +300,9 @@ func (r *reader) appReportEntry() AppReportEntry {
 	return entry
 }
 
-// departures writes the departed shards of all nodes in a fixed order. A set takes one bit for
+// writeDepartures writes the departed shards of all nodes in a fixed order. A set takes one bit for
 // each shard.
-func (w *writer) departures(d departures) {
+func (w *writer) writeDepartures(d departures) {
 	w.uint(d.index)
 	w.uint(uint64(len(d.byNode)))
 	for _, id := range slices.Sorted(maps.Keys(d.byNode)) {
@@ -318,13 +318,13 @@ func (w *writer) departures(d departures) {
 	}
 }
 
-// departures decodes the output of writer.departures for the given number of shards.
-func (r *reader) departures(shards int) departures {
+// readDepartures decodes the output of writer.writeDepartures for the given number of shards.
+func (r *reader) readDepartures(shards int) departures {
 	index := r.uint(0, maxUint)
-	byNode := readSorted(r, r.instanceID, func() []departedShards {
+	byNode := readSorted(r, r.readInstanceID, func() []departedShards {
 		var sets []departedShards
 		for range r.uint(0, maxDepartures) {
-			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(shards)}
+			departed := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.readShardSet(shards)}
 			if r.err == nil && len(sets) > 0 && departed.epoch <= sets[len(sets)-1].epoch {
 				r.fail("departures out of order")
 			}
@@ -338,9 +338,9 @@ func (r *reader) departures(shards int) departures {
 	return departures{byNode: byNode, index: index}
 }
 
-// shardSet reads a non-empty set of shards below shards. The last word of an encoded set is never
+// readShardSet reads a non-empty set of shards below shards. The last word of an encoded set is never
 // zero, so that equal sets have equal bytes.
-func (r *reader) shardSet(shards int) shardmap.ShardSet {
+func (r *reader) readShardSet(shards int) shardmap.ShardSet {
 	maxWords := (shards + 63) / 64
 	words := int(r.uint(1, uint64(maxWords)))
 	data := r.read(8 * words)

@@ -86,8 +86,8 @@ func newWriter(version FormatVersion) writer {
 // version returns the format version with which the encoding begins.
 func (w *writer) version() FormatVersion { return FormatVersion(w.buf[0]) }
 
-// formatVersion reads the format version of an encoding.
-func (r *reader) formatVersion() FormatVersion {
+// readFormatVersion reads the format version of an encoding.
+func (r *reader) readFormatVersion() FormatVersion {
 	version := FormatVersion(r.byte())
 	if err := version.CheckSupported(); err != nil && r.err == nil {
 		r.err, r.buf = err, nil

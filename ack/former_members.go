@@ -71,8 +71,8 @@ func (fm formerMembers) withRemoval(node shardmap.NodeID, committed *shardmap.Ma
 	return former
 }
 
-// formerMembers writes the previous members in order.
-func (w *writer) formerMembers(members formerMembers) {
+// writeFormerMembers writes the previous members in order.
+func (w *writer) writeFormerMembers(members formerMembers) {
 	w.uint(uint64(len(members)))
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		w.text(string(id))
@@ -80,11 +80,11 @@ func (w *writer) formerMembers(members formerMembers) {
 	}
 }
 
-// formerMembers decodes the output of writer.formerMembers. Members of the committed map must have
+// readFormerMembers decodes the output of writer.writeFormerMembers. Members of the committed map must have
 // epoch zero, others must not.
-func (r *reader) formerMembers(committed *shardmap.Map) formerMembers {
+func (r *reader) readFormerMembers(committed *shardmap.Map) formerMembers {
 	firstMapWithout := func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(committed.Epoch()))) }
-	members := readSorted(r, r.node, firstMapWithout)
+	members := readSorted(r, r.readNode, firstMapWithout)
 	former := 0
 	for id, epoch := range members {
 		isForgotten := epoch == 0

@@ -29,8 +29,8 @@ func (p *Policy) DrainsGradually(id shardmap.NodeID) bool {
 // IsDraining reports whether a node will own nothing, now or at the end of a gradual drain.
 func (p *Policy) IsDraining(id shardmap.NodeID) bool { return p.Drained[id] || p.DrainsGradually(id) }
 
-// gradualDrains writes the gradual drains in the order of the nodes.
-func (w *writer) gradualDrains(drains map[shardmap.NodeID]GradualDrain) {
+// writeGradualDrains writes the gradual drains in the order of the nodes.
+func (w *writer) writeGradualDrains(drains map[shardmap.NodeID]GradualDrain) {
 	w.uint(uint64(len(drains)))
 	for _, id := range slices.Sorted(maps.Keys(drains)) {
 		w.text(string(id))
@@ -39,9 +39,9 @@ func (w *writer) gradualDrains(drains map[shardmap.NodeID]GradualDrain) {
 	}
 }
 
-// gradualDrains decodes the output of writer.gradualDrains.
-func (r *reader) gradualDrains() map[shardmap.NodeID]GradualDrain {
-	return readSorted(r, r.node, func() GradualDrain {
-		return GradualDrain{Duration: r.duration(MaxGradualDrain), Index: r.uint(1, maxUint)}
+// readGradualDrains decodes the output of writer.writeGradualDrains.
+func (r *reader) readGradualDrains() map[shardmap.NodeID]GradualDrain {
+	return readSorted(r, r.readNode, func() GradualDrain {
+		return GradualDrain{Duration: r.readDuration(MaxGradualDrain), Index: r.uint(1, maxUint)}
 	})
 }

@@ -271,8 +271,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.buf = append(w.buf, h.ReleasesDigest[:]...)
 	}
 	w.uint(uint64(h.WaitingShards))
-	w.shardList(h.UnacquiredShards)
-	w.shardList(h.KeptShards)
+	w.writeShardList(h.UnacquiredShards)
+	w.writeShardList(h.KeptShards)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
 	w.uint(uint64(min(h.App.FlapCount, maxFlaps)))
 	if h.hasInstances() || h.hasPeerReport() {
@@ -311,14 +311,14 @@ func (h *Heartbeat) hasPeerReport() bool {
 	return len(h.Unreachable) > 0 && h.FormatVersion.HasPeerReports()
 }
 
-// instances reads the section about instances, if there is one.
-func (r *reader) instances(h *Heartbeat) {
+// readInstances reads the section about instances, if there is one.
+func (r *reader) readInstances(h *Heartbeat) {
 	if r.err != nil || len(r.buf) == 0 || !r.version.HasInstances() {
 		return
 	}
 	h.Instances = shardmap.InstanceSet(r.uint(0, maxUint32))
 	for range r.uint(0, shardmap.MaxInstances-1) {
-		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.epoch())
+		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.readEpoch())
 	}
 	h.UnhealthyInstances, h.RemovedInstances = InstanceBits(r.uint(0, maxUint32)), InstanceBits(r.uint(0, maxUint32))
 	isPeerReportNext := len(r.buf) > 0 // it requires this section
@@ -327,8 +327,8 @@ func (r *reader) instances(h *Heartbeat) {
 	}
 }
 
-// peerReport reads the section about unreachable nodes, if there is one.
-func (r *reader) peerReport(h *Heartbeat) {
+// readPeerReport reads the section about unreachable nodes, if there is one.
+func (r *reader) readPeerReport(h *Heartbeat) {
 	if r.err != nil || len(r.buf) == 0 || !r.version.HasPeerReports() {
 		return
 	}
@@ -347,13 +347,13 @@ func (r *reader) peerReport(h *Heartbeat) {
 func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	r := reader{buf: data}
 	*h = Heartbeat{
-		FormatVersion: r.formatVersion(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
+		FormatVersion: r.readFormatVersion(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
-		Applied: r.epoch(), Acked: r.epoch(),
-		Interval: r.milliseconds(maxUint32), Weight: uint32(r.uint(1, maxWeight)),
-		ReleaseTime: r.milliseconds(uint64(MaxReleaseTimeout.Milliseconds())), RestartWithin: r.milliseconds(uint64(MaxGrace.Milliseconds())),
-		UnreleasedMoves: uint32(r.uint(0, MaxShards)), AppStartedAfter: r.epoch(), KeyConfigDigest: r.uint(0, maxUint), Zone: r.text(0, maxText),
+		Applied: r.readEpoch(), Acked: r.readEpoch(),
+		Interval: r.readMilliseconds(maxUint32), Weight: uint32(r.uint(1, maxWeight)),
+		ReleaseTime: r.readMilliseconds(uint64(MaxReleaseTimeout.Milliseconds())), RestartWithin: r.readMilliseconds(uint64(MaxGrace.Milliseconds())),
+		UnreleasedMoves: uint32(r.uint(0, MaxShards)), AppStartedAfter: r.readEpoch(), KeyConfigDigest: r.uint(0, maxUint), Zone: r.text(0, maxText),
 	}
 	bits := r.byte()
 	h.setFlags(bits)
@@ -361,10 +361,10 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 		copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest)))
 	}
 	h.WaitingShards = uint32(r.uint(0, MaxShards))
-	h.UnacquiredShards, h.KeptShards = r.shardList(), r.shardList()
-	h.App = r.appHealth()
-	r.instances(h)
-	r.peerReport(h)
+	h.UnacquiredShards, h.KeptShards = r.readShardList(), r.readShardList()
+	h.App = r.readAppHealth()
+	r.readInstances(h)
+	r.readPeerReport(h)
 	if bits&flagHasReleases != 0 && !h.hasReleases() {
 		r.fail("empty release digest")
 	}
@@ -377,8 +377,8 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	return r.finish()
 }
 
-// appHealth reads the health of an app.
-func (r *reader) appHealth() AppHealth {
+// readAppHealth reads the health of an app.
+func (r *reader) readAppHealth() AppHealth {
 	bits := r.byte()
 	if bits > allAppFlags {
 		r.fail("unknown flag of an app")
@@ -426,12 +426,12 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 func (a *Answer) UnmarshalBinary(data []byte) error {
 	r := reader{buf: data}
 	*a = Answer{
-		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint),
+		FormatVersion: r.readFormatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint),
 		Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
-		Epoch: r.epoch(), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
+		Epoch: r.readEpoch(), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.ServeFor > 0 {
-		a.AbortAfter, a.LeaseDuration = r.duration(MaxDeadAfter), r.duration(MaxLease)
+		a.AbortAfter, a.LeaseDuration = r.readDuration(MaxDeadAfter), r.readDuration(MaxLease)
 		if a.AbortAfter < a.ServeFor || a.LeaseDuration < a.ServeFor {
 			r.fail("a lease longer than it may be")
 		}
@@ -454,8 +454,8 @@ func (a *Answer) UnmarshalBinary(data []byte) error {
 	return r.finish()
 }
 
-// shardList writes a sorted list of shards. Each shard is encoded as the gap to its predecessor.
-func (w *writer) shardList(list []shardmap.Shard) {
+// writeShardList writes a sorted list of shards. Each shard is encoded as the gap to its predecessor.
+func (w *writer) writeShardList(list []shardmap.Shard) {
 	w.uint(uint64(len(list)))
 	next := shardmap.Shard(0)
 	for _, shard := range list {
@@ -464,8 +464,8 @@ func (w *writer) shardList(list []shardmap.Shard) {
 	}
 }
 
-// shardList decodes the output of writer.shardList, up to MaxUnacquired shards.
-func (r *reader) shardList() (list []shardmap.Shard) {
+// readShardList decodes the output of writer.writeShardList, up to MaxUnacquired shards.
+func (r *reader) readShardList() (list []shardmap.Shard) {
 	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, MaxUnacquired) {
 		shard := next + r.uint(0, MaxShards)

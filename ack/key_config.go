@@ -53,16 +53,16 @@ func (kc *keyConfig) contradicts(committed *shardmap.Map, hasOpenProposal bool) 
 	return changesWithoutProposal || changesNothing || isNewerThanMap || isIncomplete
 }
 
-// keyConfig writes the key configuration.
-func (w *writer) keyConfig(config keyConfig) {
+// writeKeyConfig writes the key configuration.
+func (w *writer) writeKeyConfig(config keyConfig) {
 	w.text(config.active)
 	w.uint(uint64(config.since))
 	w.text(config.proposed)
 }
 
-// keyConfig decodes the output of writer.keyConfig.
-func (r *reader) keyConfig() keyConfig {
-	return keyConfig{active: r.text(0, MaxKeyConfig), since: r.epoch(), proposed: r.text(0, MaxKeyConfig)}
+// readKeyConfig decodes the output of writer.writeKeyConfig.
+func (r *reader) readKeyConfig() keyConfig {
+	return keyConfig{active: r.text(0, MaxKeyConfig), since: r.readEpoch(), proposed: r.text(0, MaxKeyConfig)}
 }
 
 // KeyConfig returns the active key configuration: the text with which every node finds the keys of

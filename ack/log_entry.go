@@ -88,7 +88,7 @@ func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
 	w.byte(kindBootstrap)
 	w.text(cluster)
 	w.uint(uint64(shards))
-	w.timing(t)
+	w.writeTiming(t)
 	return w.buf
 }
 
@@ -98,7 +98,7 @@ func EncodeTiming(version FormatVersion, entry TimingEntry) []byte {
 	w.byte(kindTiming)
 	w.uint(entry.Term)
 	w.uint(entry.Replaces)
-	w.timing(entry.Timing)
+	w.writeTiming(entry.Timing)
 	return w.buf
 }
 
@@ -134,8 +134,8 @@ func EncodeCommit(version FormatVersion, entry CommitEntry) []byte {
 	w.byte(kindCommit)
 	w.uint(uint64(entry.Epoch))
 	w.buf = append(w.buf, entry.Digest[:]...)
-	w.servers(entry.Servers)
-	w.releases(entry.Released)
+	w.writeNames(entry.Servers)
+	w.writeReleases(entry.Released)
 	return w.buf
 }
 
@@ -143,25 +143,25 @@ func EncodeCommit(version FormatVersion, entry CommitEntry) []byte {
 // encoding.
 func decodeCommand(data []byte) (any, FormatVersion, error) {
 	r := reader{buf: data}
-	version := r.formatVersion()
+	version := r.readFormatVersion()
 	var entry any
 	switch kind := r.byte(); kind {
 	case kindBootstrap:
-		entry = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
+		entry = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.readTiming()}
 	case kindProposal:
-		entry = r.proposalEntry()
+		entry = r.readProposalEntry()
 	case kindCommit:
-		entry = r.commitEntry()
+		entry = r.readCommitEntry()
 	case kindTiming:
-		entry = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
+		entry = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.readTiming()}
 	case kindFormatVersion:
 		entry = FormatVersionEntry{Term: r.uint(0, maxUint), Version: FormatVersion(r.uint(1, maxFormatNumber))}
 	case kindPolicy:
-		entry = r.policyEntry()
+		entry = r.readPolicyEntry()
 	case kindRestart:
-		entry = r.restartEntry()
+		entry = r.readRestartEntry()
 	case kindAppReports:
-		entry = r.appReportEntry()
+		entry = r.readAppReportEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}
@@ -171,11 +171,11 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 	return entry, version, nil
 }
 
-// proposalEntry decodes the output of EncodeProposal after its kind.
-func (r *reader) proposalEntry() ProposalEntry {
-	proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: r.epoch(), Reason: r.text(0, maxText), Want: r.shardMap()}
+// readProposalEntry decodes the output of EncodeProposal after its kind.
+func (r *reader) readProposalEntry() ProposalEntry {
+	proposal := ProposalEntry{Term: r.uint(0, maxUint), Base: r.readEpoch(), Reason: r.text(0, maxText), Want: r.readShardMap()}
 	for range r.uint(0, maxDrops) {
-		record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32))}
+		record := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.readCause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32))}
 		if r.err != nil {
 			break
 		}
@@ -185,10 +185,10 @@ func (r *reader) proposalEntry() ProposalEntry {
 	return proposal
 }
 
-// commitEntry decodes the output of EncodeCommit after its kind.
-func (r *reader) commitEntry() CommitEntry {
+// readCommitEntry decodes the output of EncodeCommit after its kind.
+func (r *reader) readCommitEntry() CommitEntry {
 	commit := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
 	copy(commit.Digest[:], r.read(len(commit.Digest)))
-	commit.Servers, commit.Released = r.servers(), r.releases()
+	commit.Servers, commit.Released = r.readNames(), r.readReleases()
 	return commit
 }

@@ -34,7 +34,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget a change of the keys", mix: compacting, caught: "keys|snapshot|G5",
-			edits: in("ack.writer.keyConfig", "	w.text(config.proposed)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(config.proposed)\n	}\n"),
+			edits: in("ack.writer.writeKeyConfig", "	w.text(config.proposed)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(config.proposed)\n	}\n"),
 		},
 	}
 }

@@ -41,11 +41,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.writePolicy(s.policy)\n", "	w.writePolicy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "rule 8: snapshots forget gradual drains", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "gradual drain|G5|G9",
-			edits: in("ack.writer.policy", "	w.gradualDrains(policy.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{policy.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.writePolicy", "	w.writeGradualDrains(policy.GradualDrains)\n", "	w.writeGradualDrains([]map[shardmap.NodeID]GradualDrain{policy.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "mark-failed: the shards of a marked node are taken during its lease", mix: marks, caught: "G1|G4",
@@ -69,11 +69,11 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget marks", mix: aimed("mark 6, compact 4, kill 4, wipe 2"), caught: "G5|mark-failed|G9",
-			edits: in("ack.writer.policy", "		w.nodeSet(policy.MarkedFailed)\n", "		w.nodeSet([]map[shardmap.NodeID]bool{policy.MarkedFailed, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.writePolicy", "		w.writeNodeSet(policy.MarkedFailed)\n", "		w.writeNodeSet([]map[shardmap.NodeID]bool{policy.MarkedFailed, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "rule 8: snapshots forget reasons", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "reason|G5|G9",
-			edits: in("ack.writer.policy", "		w.reasons(policy.Reasons)\n", "		w.reasons([]map[PolicyItem]string{policy.Reasons, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.writePolicy", "		w.writeReasons(policy.Reasons)\n", "		w.writeReasons([]map[PolicyItem]string{policy.Reasons, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
@@ -149,7 +149,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
-			edits: in("ack.writer.policy", "	w.quarantines(policy.Quarantined)\n", "	w.quarantines([]map[KeyFingerprint]Quarantine{policy.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.writePolicy", "	w.writeQuarantines(policy.Quarantined)\n", "	w.writeQuarantines([]map[KeyFingerprint]Quarantine{policy.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",

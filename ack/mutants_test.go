@@ -449,11 +449,11 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",
-			edits: both(in("ack.writer.maps", "	w.bool(s.HasOpenProposal())\n	if s.HasOpenProposal() {", "	w.bool(!PLANTED && s.HasOpenProposal())\n	if !PLANTED && s.HasOpenProposal() {"), nil),
+			edits: both(in("ack.writer.writeMaps", "	w.bool(s.HasOpenProposal())\n	if s.HasOpenProposal() {", "	w.bool(!PLANTED && s.HasOpenProposal())\n	if !PLANTED && s.HasOpenProposal() {"), nil),
 		},
 		{
 			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.drops(s.drops)\n", "	w.drops([]dropRecords{s.drops, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.writeDrops(s.drops)\n", "	w.writeDrops([]dropRecords{s.drops, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

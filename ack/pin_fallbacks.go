@@ -37,20 +37,20 @@ func (p *Policy) deleteFromPins(node shardmap.NodeID) {
 	}
 }
 
-// fallbacks writes the further nodes of a pin.
-func (w *writer) fallbacks(nodes []shardmap.NodeID) {
+// writeFallbacks writes the further nodes of a pin.
+func (w *writer) writeFallbacks(nodes []shardmap.NodeID) {
 	w.uint(uint64(len(nodes)))
 	for _, id := range nodes {
 		w.text(string(id))
 	}
 }
 
-// fallbacks decodes the output of writer.fallbacks: at least minCount nodes, and none for a pin to a zone.
+// readFallbacks decodes the output of writer.writeFallbacks: at least minCount nodes, and none for a pin to a zone.
 // No node of the pin occurs twice.
-func (r *reader) fallbacks(pin shardmap.Pin, minCount uint64) []shardmap.NodeID {
+func (r *reader) readFallbacks(pin shardmap.Pin, minCount uint64) []shardmap.NodeID {
 	var nodes []shardmap.NodeID
 	for range r.uint(minCount, MaxPinFallbacks) {
-		id := r.node()
+		id := r.readNode()
 		if r.err == nil && (pin.Node == "" || id == pin.Node || slices.Contains(nodes, id)) {
 			r.fail("a pin with a node that occurs twice, or with a zone and nodes")
 		}
@@ -62,21 +62,21 @@ func (r *reader) fallbacks(pin shardmap.Pin, minCount uint64) []shardmap.NodeID 
 	return nodes
 }
 
-// pinFallbacks writes the further nodes of all pins in the order of the shards.
-func (w *writer) pinFallbacks(fallbacks map[shardmap.Shard][]shardmap.NodeID) {
+// writePinFallbacks writes the further nodes of all pins in the order of the shards.
+func (w *writer) writePinFallbacks(fallbacks map[shardmap.Shard][]shardmap.NodeID) {
 	w.uint(uint64(len(fallbacks)))
 	for _, shard := range slices.Sorted(maps.Keys(fallbacks)) {
 		w.uint(uint64(shard))
-		w.fallbacks(fallbacks[shard])
+		w.writeFallbacks(fallbacks[shard])
 	}
 }
 
-// pinFallbacks decodes the output of writer.pinFallbacks. pins are the pins of the policy.
-func (r *reader) pinFallbacks(pins map[shardmap.Shard]shardmap.Pin) map[shardmap.Shard][]shardmap.NodeID {
+// readPinFallbacks decodes the output of writer.writePinFallbacks. pins are the pins of the policy.
+func (r *reader) readPinFallbacks(pins map[shardmap.Shard]shardmap.Pin) map[shardmap.Shard][]shardmap.NodeID {
 	var shard shardmap.Shard
 	readShard := func() shardmap.Shard {
-		shard = r.shard()
+		shard = r.readShard()
 		return shard
 	}
-	return readSorted(r, readShard, func() []shardmap.NodeID { return r.fallbacks(pins[shard], 1) })
+	return readSorted(r, readShard, func() []shardmap.NodeID { return r.readFallbacks(pins[shard], 1) })
 }

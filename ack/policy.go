@@ -126,7 +126,7 @@ func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	next.deleteObsoleteReasons()
 	next.ChangedIndex = index
 	w := newWriter(MaxFormatVersion)
-	w.policy(&next)
+	w.writePolicy(&next)
 	if len(w.buf) > MaxPolicy {
 		return p, ErrPolicyFull
 	}
@@ -331,9 +331,9 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 			w.uint(uint64(change.Weight))
 		case ChangePin:
 			w.uint(uint64(change.Shard))
-			w.pin(shardmap.Pin{Node: change.Node, Zone: change.Zone})
+			w.writePin(shardmap.Pin{Node: change.Node, Zone: change.Zone})
 			if w.version().HasReasons() {
-				w.fallbacks(change.Fallbacks)
+				w.writeFallbacks(change.Fallbacks)
 			}
 		case ChangeUnpin:
 			w.uint(uint64(change.Shard))
@@ -345,10 +345,10 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 			w.uint(uint64(change.ReleaseTimeout))
 			w.bool(change.SafeDrain)
 		case ChangeQuarantine:
-			w.keyFingerprint(change.KeyFingerprint)
+			w.writeKeyFingerprint(change.KeyFingerprint)
 			w.uint(uint64(change.Duration))
 		case ChangeEndQuarantine:
-			w.keyFingerprint(change.KeyFingerprint)
+			w.writeKeyFingerprint(change.KeyFingerprint)
 		case ChangeResume:
 		}
 		if w.version().HasReasons() {
@@ -358,45 +358,45 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 	return w.buf
 }
 
-// policyEntry decodes the output of EncodePolicyChange after its kind.
-func (r *reader) policyEntry() PolicyEntry {
+// readPolicyEntry decodes the output of EncodePolicyChange after its kind.
+func (r *reader) readPolicyEntry() PolicyEntry {
 	entry := PolicyEntry{Term: r.uint(0, maxUint)}
 	for range r.uint(0, MaxChanges) {
 		change := Change{Kind: ChangeKind(r.byte())}
 		switch change.Kind {
 		case ChangeUncordon, ChangeAppRestarted:
-			change.Node = r.instanceID()
+			change.Node = r.readInstanceID()
 		case ChangeCordon, ChangeForgetNode, ChangeMarkFailed:
-			change.Node = r.node()
+			change.Node = r.readNode()
 		case ChangeDrain:
-			change.Node = r.instanceID()
-			change.ReleaseTimeout, change.SafeDrain = r.releaseTimeout(), r.bool()
+			change.Node = r.readInstanceID()
+			change.ReleaseTimeout, change.SafeDrain = r.readReleaseTimeout(), r.bool()
 		case ChangeWeight:
-			change.Node, change.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
+			change.Node, change.Weight = r.readNode(), uint32(r.uint(0, shardmap.MaxWeight))
 		case ChangeDrainGradually:
-			change.Node, change.Duration = r.node(), r.duration(MaxGradualDrain)
-			change.ReleaseTimeout, change.SafeDrain = r.releaseTimeout(), r.bool()
+			change.Node, change.Duration = r.readNode(), r.readDuration(MaxGradualDrain)
+			change.ReleaseTimeout, change.SafeDrain = r.readReleaseTimeout(), r.bool()
 		case ChangePin:
-			change.Shard = r.shard()
-			pin := r.pin()
+			change.Shard = r.readShard()
+			pin := r.readPin()
 			change.Node, change.Zone = pin.Node, pin.Zone
 			if r.version.HasReasons() {
-				change.Fallbacks = r.fallbacks(pin, 0)
+				change.Fallbacks = r.readFallbacks(pin, 0)
 			}
 		case ChangeUnpin:
-			change.Shard = r.shard()
+			change.Shard = r.readShard()
 		case ChangePause:
-			change.Duration = r.duration(MaxPause)
+			change.Duration = r.readDuration(MaxPause)
 		case ChangeQuarantine:
-			change.KeyFingerprint, change.Duration = r.keyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
+			change.KeyFingerprint, change.Duration = r.readKeyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
 		case ChangeEndQuarantine:
-			change.KeyFingerprint = r.keyFingerprint()
+			change.KeyFingerprint = r.readKeyFingerprint()
 		case ChangeResume:
 		default:
 			r.fail(fmt.Sprintf("change %d", change.Kind))
 		}
 		if r.version.HasReasons() {
-			change.Reason = r.reason(0)
+			change.Reason = r.readReason(0)
 		}
 		if r.err != nil {
 			break
@@ -406,11 +406,11 @@ func (r *reader) policyEntry() PolicyEntry {
 	return entry
 }
 
-// policy writes a policy. Equal policies have equal bytes on every node.
-func (w *writer) policy(policy *Policy) {
+// writePolicy writes a policy. Equal policies have equal bytes on every node.
+func (w *writer) writePolicy(policy *Policy) {
 	w.uint(policy.ChangedIndex)
-	w.nodeSet(policy.Cordoned)
-	w.nodeSet(policy.Drained)
+	w.writeNodeSet(policy.Cordoned)
+	w.writeNodeSet(policy.Drained)
 	w.uint(uint64(len(policy.Weights)))
 	for _, id := range slices.Sorted(maps.Keys(policy.Weights)) {
 		w.text(string(id))
@@ -419,46 +419,46 @@ func (w *writer) policy(policy *Policy) {
 	w.uint(uint64(len(policy.Pins)))
 	for _, shard := range slices.Sorted(maps.Keys(policy.Pins)) {
 		w.uint(uint64(shard))
-		w.pin(policy.Pins[shard])
+		w.writePin(policy.Pins[shard])
 	}
 	w.uint(uint64(policy.Pause))
 	w.uint(policy.PauseIndex)
-	w.quarantines(policy.Quarantined)
-	w.gradualDrains(policy.GradualDrains)
-	w.drainOptions(policy.DrainOptions)
+	w.writeQuarantines(policy.Quarantined)
+	w.writeGradualDrains(policy.GradualDrains)
+	w.writeDrainOptions(policy.DrainOptions)
 	if w.version().HasReasons() {
-		w.pinFallbacks(policy.PinFallbacks)
-		w.nodeSet(policy.MarkedFailed)
-		w.reasons(policy.Reasons)
+		w.writePinFallbacks(policy.PinFallbacks)
+		w.writeNodeSet(policy.MarkedFailed)
+		w.writeReasons(policy.Reasons)
 	}
 }
 
-// nodeSet writes a set of nodes in order.
-func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
+// writeNodeSet writes a set of nodes in order.
+func (w *writer) writeNodeSet(set map[shardmap.NodeID]bool) {
 	w.uint(uint64(len(set)))
 	for _, id := range slices.Sorted(maps.Keys(set)) {
 		w.text(string(id))
 	}
 }
 
-// pin writes whether the pin names a node, and then the node or the zone.
-func (w *writer) pin(pin shardmap.Pin) {
+// writePin writes whether the pin names a node, and then the node or the zone.
+func (w *writer) writePin(pin shardmap.Pin) {
 	w.bool(pin.Node != "")
 	w.text(string(pin.Node) + pin.Zone)
 }
 
-// policy decodes the output of writer.policy.
-func (r *reader) policy() *Policy {
-	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.instanceSet()}
-	policy.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
-	policy.Pins = readSorted(r, r.shard, r.pin)
+// readPolicy decodes the output of writer.writePolicy.
+func (r *reader) readPolicy() *Policy {
+	policy := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.readNodeSet(), Drained: r.readInstanceSet()}
+	policy.Weights = readSorted(r, r.readNode, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
+	policy.Pins = readSorted(r, r.readShard, r.readPin)
 	policy.Pause, policy.PauseIndex = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
 	if (policy.Pause == 0) != (policy.PauseIndex == 0) {
 		r.fail("pause without its index, or the reverse")
 	}
-	policy.Quarantined = r.quarantines()
-	policy.GradualDrains = r.gradualDrains()
-	policy.DrainOptions = r.drainOptions()
+	policy.Quarantined = r.readQuarantines()
+	policy.GradualDrains = r.readGradualDrains()
+	policy.DrainOptions = r.readDrainOptions()
 	for id := range policy.GradualDrains {
 		if r.err == nil && policy.Drained[id] {
 			r.fail("both drained and gradually drained")
@@ -470,9 +470,9 @@ func (r *reader) policy() *Policy {
 		}
 	}
 	if r.version.HasReasons() {
-		policy.PinFallbacks = r.pinFallbacks(policy.Pins)
-		policy.MarkedFailed = r.nodeSet()
-		policy.Reasons = r.reasons()
+		policy.PinFallbacks = r.readPinFallbacks(policy.Pins)
+		policy.MarkedFailed = r.readNodeSet()
+		policy.Reasons = r.readReasons()
 	}
 	for item := range policy.Reasons {
 		if r.err == nil && !policy.contains(item) {
@@ -482,21 +482,21 @@ func (r *reader) policy() *Policy {
 	return policy
 }
 
-// nodeSet decodes the output of writer.nodeSet.
-func (r *reader) nodeSet() map[shardmap.NodeID]bool {
-	return readSorted(r, r.node, func() bool { return true })
+// readNodeSet decodes the output of writer.writeNodeSet.
+func (r *reader) readNodeSet() map[shardmap.NodeID]bool {
+	return readSorted(r, r.readNode, func() bool { return true })
 }
 
-// instanceSet decodes the output of writer.nodeSet, with names of app instances.
-func (r *reader) instanceSet() map[shardmap.NodeID]bool {
-	return readSorted(r, r.instanceID, func() bool { return true })
+// readInstanceSet decodes the output of writer.writeNodeSet, with names of app instances.
+func (r *reader) readInstanceSet() map[shardmap.NodeID]bool {
+	return readSorted(r, r.readInstanceID, func() bool { return true })
 }
 
 // maxInstanceID is the maximum length of an id that shardmap.InstanceID returns.
 const maxInstanceID = shardmap.MaxID + len("/32")
 
-// instanceID reads the id of a node, or the id or name of an app instance.
-func (r *reader) instanceID() shardmap.NodeID {
+// readInstanceID reads the id of a node, or the id or name of an app instance.
+func (r *reader) readInstanceID() shardmap.NodeID {
 	id := shardmap.NodeID(r.text(1, maxInstanceID))
 	if node, _, _ := shardmap.ParseInstance(id); len(node) > shardmap.MaxID {
 		r.fail("node id too long")
@@ -504,21 +504,21 @@ func (r *reader) instanceID() shardmap.NodeID {
 	return id
 }
 
-// node reads the id of a node.
-func (r *reader) node() shardmap.NodeID { return shardmap.NodeID(r.text(1, shardmap.MaxID)) }
+// readNode reads the id of a node.
+func (r *reader) readNode() shardmap.NodeID { return shardmap.NodeID(r.text(1, shardmap.MaxID)) }
 
-// shard reads a shard number.
-func (r *reader) shard() shardmap.Shard { return shardmap.Shard(r.uint(0, MaxShards-1)) }
+// readShard reads a shard number.
+func (r *reader) readShard() shardmap.Shard { return shardmap.Shard(r.uint(0, MaxShards-1)) }
 
-// releaseTimeout reads the release timeout of a drain; zero means not set.
-func (r *reader) releaseTimeout() time.Duration {
+// readReleaseTimeout reads the release timeout of a drain; zero means not set.
+func (r *reader) readReleaseTimeout() time.Duration {
 	return time.Duration(r.uint(0, uint64(MaxReleaseTimeout)))
 }
 
-// pin decodes the output of writer.pin.
-func (r *reader) pin() shardmap.Pin {
+// readPin decodes the output of writer.writePin.
+func (r *reader) readPin() shardmap.Pin {
 	if r.bool() {
-		return shardmap.Pin{Node: r.node()}
+		return shardmap.Pin{Node: r.readNode()}
 	}
 	return shardmap.Pin{Zone: r.text(1, maxText)}
 }

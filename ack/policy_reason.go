@@ -98,28 +98,28 @@ func (p *Policy) deleteObsoleteReasons() {
 	maps.DeleteFunc(p.Reasons, func(item PolicyItem, _ string) bool { return !p.contains(item) })
 }
 
-// reasons writes the reasons in the order of their items.
-func (w *writer) reasons(reasons map[PolicyItem]string) {
+// writeReasons writes the reasons in the order of their items.
+func (w *writer) writeReasons(reasons map[PolicyItem]string) {
 	w.uint(uint64(len(reasons)))
 	for _, item := range slices.SortedFunc(maps.Keys(reasons), PolicyItem.Compare) {
 		w.byte(byte(item.Kind))
 		w.text(string(item.Node))
 		w.uint(uint64(item.Shard))
-		w.keyFingerprint(item.KeyFingerprint)
+		w.writeKeyFingerprint(item.KeyFingerprint)
 		w.text(reasons[item])
 	}
 }
 
-// reasons decodes the output of writer.reasons.
-func (r *reader) reasons() map[PolicyItem]string {
+// readReasons decodes the output of writer.writeReasons.
+func (r *reader) readReasons() map[PolicyItem]string {
 	readItem := func() PolicyItem {
-		return PolicyItem{Kind: ChangeKind(r.byte()), Node: shardmap.NodeID(r.text(0, maxInstanceID)), Shard: r.shard(), KeyFingerprint: r.keyFingerprint()}
+		return PolicyItem{Kind: ChangeKind(r.byte()), Node: shardmap.NodeID(r.text(0, maxInstanceID)), Shard: r.readShard(), KeyFingerprint: r.readKeyFingerprint()}
 	}
-	return readSortedFunc(r, PolicyItem.Compare, readItem, func() string { return r.reason(1) })
+	return readSortedFunc(r, PolicyItem.Compare, readItem, func() string { return r.readReason(1) })
 }
 
-// reason reads the reason of an operator, which has at least minLength bytes.
-func (r *reader) reason(minLength int) string {
+// readReason reads the reason of an operator, which has at least minLength bytes.
+func (r *reader) readReason(minLength int) string {
 	reason := r.text(minLength, MaxReason)
 	if !ValidReason(reason) {
 		r.fail("a reason with control characters, or that is not valid UTF-8")

@@ -49,9 +49,9 @@ func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released 
 	return owners
 }
 
-// previousOwners writes the previous owners by shard, as runs of shards with the same owner. An
+// writePreviousOwners writes the previous owners by shard, as runs of shards with the same owner. An
 // owner is encoded as its position in a sorted list of names, counted from 1. 0 means none.
-func (w *writer) previousOwners(owners []shardmap.NodeID) {
+func (w *writer) writePreviousOwners(owners []shardmap.NodeID) {
 	names := slices.Clone(owners)
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -78,9 +78,9 @@ func (w *writer) previousOwners(owners []shardmap.NodeID) {
 	}
 }
 
-// previousOwners decodes the output of writer.previousOwners for the given number of shards.
-func (r *reader) previousOwners(shards int) []shardmap.NodeID {
-	names := r.ownerNames(shards)
+// readPreviousOwners decodes the output of writer.writePreviousOwners for the given number of shards.
+func (r *reader) readPreviousOwners(shards int) []shardmap.NodeID {
+	names := r.readOwnerNames(shards)
 	if len(names) == 0 {
 		return nil
 	}
@@ -105,11 +105,11 @@ func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 	return owners
 }
 
-// ownerNames reads the sorted list of names of previous owners.
-func (r *reader) ownerNames(shards int) []shardmap.NodeID {
+// readOwnerNames reads the sorted list of names of previous owners.
+func (r *reader) readOwnerNames(shards int) []shardmap.NodeID {
 	var names []shardmap.NodeID
 	for range r.uint(0, uint64(shards)) {
-		name := r.instanceID()
+		name := r.readInstanceID()
 		if r.err == nil && len(names) > 0 && name <= names[len(names)-1] {
 			r.fail("names out of order")
 		}

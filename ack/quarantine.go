@@ -43,31 +43,31 @@ func (p *Policy) endQuarantine(fingerprint KeyFingerprint) {
 	})
 }
 
-// quarantines writes the quarantined keys in order.
-func (w *writer) quarantines(quarantines map[KeyFingerprint]Quarantine) {
+// writeQuarantines writes the quarantined keys in order.
+func (w *writer) writeQuarantines(quarantines map[KeyFingerprint]Quarantine) {
 	w.uint(uint64(len(quarantines)))
 	for _, fingerprint := range slices.SortedFunc(maps.Keys(quarantines), KeyFingerprint.Compare) {
-		w.keyFingerprint(fingerprint)
+		w.writeKeyFingerprint(fingerprint)
 		w.uint(uint64(quarantines[fingerprint].Duration))
 		w.uint(quarantines[fingerprint].Index)
 	}
 }
 
-// keyFingerprint writes a fingerprint.
-func (w *writer) keyFingerprint(fingerprint KeyFingerprint) {
+// writeKeyFingerprint writes a fingerprint.
+func (w *writer) writeKeyFingerprint(fingerprint KeyFingerprint) {
 	w.uint(uint64(fingerprint.Shard))
 	w.uint(fingerprint.Hash)
 	w.uint(uint64(fingerprint.HashKeyID))
 }
 
-// quarantines decodes the output of writer.quarantines.
-func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
-	return readSortedFunc(r, KeyFingerprint.Compare, r.keyFingerprint, func() Quarantine {
+// readQuarantines decodes the output of writer.writeQuarantines.
+func (r *reader) readQuarantines() map[KeyFingerprint]Quarantine {
+	return readSortedFunc(r, KeyFingerprint.Compare, r.readKeyFingerprint, func() Quarantine {
 		return Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
 	})
 }
 
-// keyFingerprint decodes a fingerprint; it is the inverse of writer.keyFingerprint.
-func (r *reader) keyFingerprint() KeyFingerprint {
-	return KeyFingerprint{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
+// readKeyFingerprint decodes a fingerprint; it is the inverse of writer.writeKeyFingerprint.
+func (r *reader) readKeyFingerprint() KeyFingerprint {
+	return KeyFingerprint{Shard: r.readShard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
 }

@@ -136,16 +136,16 @@ func limitNotes(notes map[shardmap.Shard]releaseRecord, committed *shardmap.Map)
 	}
 }
 
-// releaseRecords writes the records in the order of the shards. Each shard is encoded as the gap to
+// writeReleaseRecords writes the records in the order of the shards. Each shard is encoded as the gap to
 // its predecessor, and each server as an index in a sorted list.
-func (w *writer) releaseRecords(notes map[shardmap.Shard]releaseRecord) {
+func (w *writer) writeReleaseRecords(notes map[shardmap.Shard]releaseRecord) {
 	var servers []string
 	for _, record := range notes {
 		servers = append(servers, record.server)
 	}
 	slices.Sort(servers)
 	servers = slices.Compact(servers)
-	w.servers(servers)
+	w.writeNames(servers)
 	w.uint(uint64(len(notes)))
 	next := shardmap.Shard(0)
 	for _, shard := range slices.Sorted(maps.Keys(notes)) {
@@ -163,17 +163,17 @@ func (w *writer) releaseRecords(notes map[shardmap.Shard]releaseRecord) {
 	}
 }
 
-// releaseRecords decodes the output of writer.releaseRecords for the shards of the committed map. ofRestarts
+// readReleaseRecords decodes the output of writer.writeReleaseRecords for the shards of the committed map. ofRestarts
 // reports whether they must be records of restarts; otherwise all must be records of moves.
-func (r *reader) releaseRecords(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseRecord {
-	servers := r.servers()
+func (r *reader) readReleaseRecords(committed *shardmap.Map, ofRestarts bool) map[shardmap.Shard]releaseRecord {
+	servers := r.readNames()
 	var notes map[shardmap.Shard]releaseRecord
 	usedServers := map[string]bool{}
 	budget := NoteBudget{}
 	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, uint64(committed.Len())) {
 		shard, serverIndex := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
-		record := r.releaseRecord()
+		record := r.readReleaseRecord()
 		if r.err != nil {
 			return nil
 		}
@@ -199,9 +199,9 @@ func (r *reader) releaseRecords(committed *shardmap.Map, ofRestarts bool) map[sh
 	return notes
 }
 
-// releaseRecord reads one record without its shard and server.
-func (r *reader) releaseRecord() releaseRecord {
-	record := releaseRecord{note: r.note(), boot: r.uint(0, maxUint)}
+// readReleaseRecord reads one record without its shard and server.
+func (r *reader) readReleaseRecord() releaseRecord {
+	record := releaseRecord{note: r.readNote(), boot: r.uint(0, maxUint)}
 	if record.boot != 0 {
 		record.index, record.released = r.uint(1, maxUint), r.bool()
 	}

@@ -64,7 +64,7 @@ func (rl *Releases) MarshalBinary() ([]byte, error) {
 	w.text(rl.Server)
 	w.uint(rl.Boot)
 	w.uint(uint64(rl.Proposal))
-	w.releases(rl.Shards)
+	w.writeReleases(rl.Shards)
 	return w.buf, nil
 }
 
@@ -72,8 +72,8 @@ func (rl *Releases) MarshalBinary() ([]byte, error) {
 func (rl *Releases) UnmarshalBinary(data []byte) error {
 	in := reader{buf: data}
 	*rl = Releases{
-		FormatVersion: in.formatVersion(), Node: shardmap.NodeID(in.text(1, maxText)), Server: in.text(1, 2*maxText),
-		Boot: in.uint(1, maxUint), Proposal: shardmap.Epoch(in.uint(1, maxUint)), Shards: in.releases(),
+		FormatVersion: in.readFormatVersion(), Node: shardmap.NodeID(in.text(1, maxText)), Server: in.text(1, 2*maxText),
+		Boot: in.uint(1, maxUint), Proposal: shardmap.Epoch(in.uint(1, maxUint)), Shards: in.readReleases(),
 	}
 	if !strings.HasPrefix(rl.Server, string(rl.Node)+"/") {
 		in.fail("server of another node")
@@ -81,9 +81,10 @@ func (rl *Releases) UnmarshalBinary(data []byte) error {
 	return in.finish()
 }
 
-// releases writes shards in order, each as the gap to its predecessor. The releasing node is encoded
-// as its position in a sorted list of names, counted from 1. 0 means the owner itself.
-func (w *writer) releases(releases []Released) {
+// writeReleases writes the releases ordered by shard. Shards are delta-encoded: each is stored as its distance from the
+// lowest number that may follow its predecessor. The releasing node is stored as its 1-based position in a sorted list
+// of node IDs, or as 0 for the owner itself.
+func (w *writer) writeReleases(releases []Released) {
 	var names []string
 	for _, release := range releases {
 		if release.From != "" {
@@ -92,7 +93,7 @@ func (w *writer) releases(releases []Released) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	w.servers(names)
+	w.writeNames(names)
 	w.uint(uint64(len(releases)))
 	next := shardmap.Shard(0)
 	for _, release := range releases {
@@ -107,15 +108,15 @@ func (w *writer) releases(releases []Released) {
 	}
 }
 
-// releases decodes the output of writer.releases.
-func (r *reader) releases() []Released {
-	names := append([]string{""}, r.servers()...)
+// readReleases decodes the output of writer.writeReleases.
+func (r *reader) readReleases() []Released {
+	names := append([]string{""}, r.readNames()...)
 	usedPositions := map[uint64]bool{0: true} // in names; position 0 (the owner itself) need not occur
 	budget := NoteBudget{}
 	var releases []Released
 	next := uint64(0) // the lowest shard that may follow
 	for range r.uint(0, MaxShards) {
-		shard, position, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
+		shard, position, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.readNote()
 		if shard >= MaxShards {
 			r.fail("no such shard")
 		}
@@ -135,8 +136,8 @@ func (r *reader) releases() []Released {
 	return releases
 }
 
-// note reads a note and copies it; nil if it is empty.
-func (r *reader) note() []byte {
+// readNote reads a note and copies it; nil if it is empty.
+func (r *reader) readNote() []byte {
 	note := r.read(int(r.uint(0, MaxNote)))
 	if len(note) == 0 {
 		return nil
@@ -174,28 +175,28 @@ func nodeOfServer(server string) shardmap.NodeID {
 	return shardmap.NodeID(server[:max(slash, 0)])
 }
 
-// servers writes a sorted list of names.
-func (w *writer) servers(servers []string) {
-	w.uint(uint64(len(servers)))
-	for _, server := range servers {
-		w.text(server)
+// writeNames writes a sorted list of names.
+func (w *writer) writeNames(names []string) {
+	w.uint(uint64(len(names)))
+	for _, name := range names {
+		w.text(name)
 	}
 }
 
-// servers decodes the output of writer.servers.
-func (r *reader) servers() []string {
-	var servers []string
+// readNames decodes the output of writer.writeNames.
+func (r *reader) readNames() []string {
+	var names []string
 	for range r.uint(0, shardmap.MaxMembers) {
-		server := r.text(1, 2*maxText)
-		if len(servers) > 0 && server <= servers[len(servers)-1] {
-			r.fail("servers out of order")
+		name := r.text(1, 2*maxText)
+		if len(names) > 0 && name <= names[len(names)-1] {
+			r.fail("names out of order")
 		}
 		if r.err != nil {
 			return nil
 		}
-		servers = append(servers, server)
+		names = append(names, name)
 	}
-	return servers
+	return names
 }
 
 const (

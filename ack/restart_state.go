@@ -149,18 +149,18 @@ func EncodeRestart(version FormatVersion, entry RestartEntry) []byte {
 	if len(entry.Released) > 0 {
 		w.text(entry.Server)
 		w.uint(uint64(entry.Proposal))
-		w.releases(entry.Released)
+		w.writeReleases(entry.Released)
 	}
 	return w.buf
 }
 
-// restartEntry decodes the output of EncodeRestart after its kind.
-func (r *reader) restartEntry() RestartEntry {
-	entry := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+// readRestartEntry decodes the output of EncodeRestart after its kind.
+func (r *reader) readRestartEntry() RestartEntry {
+	entry := RestartEntry{Term: r.uint(0, maxUint), Node: r.readNode(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
 	if !r.bool() {
 		return entry
 	}
-	entry.Server, entry.Proposal, entry.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
+	entry.Server, entry.Proposal, entry.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.readReleases()
 	begins := entry.Grace > 0
 	isOwnServer := nodeOfServer(entry.Server) == entry.Node
 	if r.err == nil && (!begins || len(entry.Released) == 0 || !isOwnServer) {
@@ -169,8 +169,8 @@ func (r *reader) restartEntry() RestartEntry {
 	return entry
 }
 
-// restarts writes the restart records in a fixed order.
-func (w *writer) restarts(records restartRecords) {
+// writeRestarts writes the restart records in a fixed order.
+func (w *writer) writeRestarts(records restartRecords) {
 	w.uint(records.index)
 	w.uint(uint64(len(records.byNode)))
 	for _, id := range slices.Sorted(maps.Keys(records.byNode)) {
@@ -182,11 +182,11 @@ func (w *writer) restarts(records restartRecords) {
 	}
 }
 
-// restarts decodes the output of writer.restarts. All nodes must be members of the committed map.
-func (r *reader) restarts(committed *shardmap.Map) restartRecords {
+// readRestarts decodes the output of writer.writeRestarts. All nodes must be members of the committed map.
+func (r *reader) readRestarts(committed *shardmap.Map) restartRecords {
 	index := r.uint(0, maxUint)
-	byNode := readSorted(r, r.node, func() Restart {
-		return Restart{Boot: r.uint(1, maxUint), Grace: r.duration(MaxGrace), Ended: r.bool()}
+	byNode := readSorted(r, r.readNode, func() Restart {
+		return Restart{Boot: r.uint(1, maxUint), Grace: r.readDuration(MaxGrace), Ended: r.bool()}
 	})
 	for id := range byNode {
 		if r.err == nil && !committed.IsMember(id) {

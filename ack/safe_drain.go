@@ -32,8 +32,8 @@ func (p *Policy) setDrainOptions(index uint64, change Change) {
 	setKey(&p.DrainOptions, change.Node, DrainOptions{ReleaseTimeout: change.ReleaseTimeout, Safe: change.SafeDrain, Index: index})
 }
 
-// drainOptions writes the options of drains in the order of the nodes.
-func (w *writer) drainOptions(options map[shardmap.NodeID]DrainOptions) {
+// writeDrainOptions writes the options of drains in the order of the nodes.
+func (w *writer) writeDrainOptions(options map[shardmap.NodeID]DrainOptions) {
 	w.uint(uint64(len(options)))
 	for _, id := range slices.Sorted(maps.Keys(options)) {
 		w.text(string(id))
@@ -43,10 +43,10 @@ func (w *writer) drainOptions(options map[shardmap.NodeID]DrainOptions) {
 	}
 }
 
-// drainOptions decodes the output of writer.drainOptions.
-func (r *reader) drainOptions() map[shardmap.NodeID]DrainOptions {
-	return readSorted(r, r.node, func() DrainOptions {
-		options := DrainOptions{ReleaseTimeout: r.releaseTimeout(), Safe: r.bool(), Index: r.uint(1, maxUint)}
+// readDrainOptions decodes the output of writer.writeDrainOptions.
+func (r *reader) readDrainOptions() map[shardmap.NodeID]DrainOptions {
+	return readSorted(r, r.readNode, func() DrainOptions {
+		options := DrainOptions{ReleaseTimeout: r.readReleaseTimeout(), Safe: r.bool(), Index: r.uint(1, maxUint)}
 		if r.err == nil && options.ReleaseTimeout == 0 && !options.Safe {
 			r.fail("empty drain terms")
 		}

@@ -16,29 +16,29 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.uint(s.ignoredEntries)
 	w.text(s.clusterID)
 	if s.Bootstrapped() {
-		w.timing(s.timing)
-		w.timing(s.previousTiming)
+		w.writeTiming(s.timing)
+		w.writeTiming(s.previousTiming)
 		w.uint(s.timingIndex)
 	}
 	w.uint(s.proposedTerm)
 	w.text(s.proposalReason)
-	if err := w.maps(s); err != nil {
+	if err := w.writeMaps(s); err != nil {
 		return nil, err
 	}
-	w.drops(s.drops)
-	w.previousOwners(s.previousOwners)
-	w.releaseRecords(s.releaseRecords.moved)
-	w.releaseRecords(s.releaseRecords.kept)
-	w.policy(s.policy)
-	w.restarts(s.restarts)
-	w.departures(s.departures)
-	w.formerMembers(s.formerMembers)
-	w.keyConfig(s.keyConfig)
+	w.writeDrops(s.drops)
+	w.writePreviousOwners(s.previousOwners)
+	w.writeReleaseRecords(s.releaseRecords.moved)
+	w.writeReleaseRecords(s.releaseRecords.kept)
+	w.writePolicy(s.policy)
+	w.writeRestarts(s.restarts)
+	w.writeDepartures(s.departures)
+	w.writeFormerMembers(s.formerMembers)
+	w.writeKeyConfig(s.keyConfig)
 	return w.buf, nil
 }
 
-// maps writes the committed map, and the open proposal if there is one.
-func (w *writer) maps(s *State) error {
+// writeMaps writes the committed map, and the open proposal if there is one.
+func (w *writer) writeMaps(s *State) error {
 	committed, err := s.committed.MarshalBinary()
 	if err != nil {
 		return fmt.Errorf("ack: snapshot: %w", err)
@@ -55,8 +55,8 @@ func (w *writer) maps(s *State) error {
 	return nil
 }
 
-// drops writes the drop records in the order of the nodes.
-func (w *writer) drops(drops dropRecords) {
+// writeDrops writes the drop records in the order of the nodes.
+func (w *writer) writeDrops(drops dropRecords) {
 	w.uint(uint64(len(drops)))
 	for _, id := range slices.Sorted(maps.Keys(drops)) {
 		drop := drops[id]
@@ -73,26 +73,26 @@ func (w *writer) drops(drops dropRecords) {
 func DecodeState(data []byte) (*State, error) {
 	r := reader{buf: data}
 	s := &State{
-		formatVersion: r.formatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint),
+		formatVersion: r.readFormatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint),
 		clusterID: r.text(0, maxText),
 	}
 	if s.Bootstrapped() {
-		s.timing, s.previousTiming, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
+		s.timing, s.previousTiming, s.timingIndex = r.readTiming(), r.readTiming(), r.uint(0, maxUint)
 	}
 	s.proposedTerm, s.proposalReason = r.uint(0, maxUint), r.text(0, maxText)
-	r.maps(s)
+	r.readMaps(s)
 	if r.err != nil {
 		return nil, r.err // the following fields refer to the maps
 	}
-	s.drops = r.drops()
-	s.previousOwners = r.previousOwners(s.committed.Len())
-	s.releaseRecords.moved = r.releaseRecords(s.committed, false)
-	s.releaseRecords.kept = r.releaseRecords(s.committed, true)
-	s.policy = r.policy()
-	s.restarts = r.restarts(s.committed)
-	s.departures = r.departures(s.committed.Len())
-	s.formerMembers = r.formerMembers(s.committed)
-	s.keyConfig = r.keyConfig()
+	s.drops = r.readDrops()
+	s.previousOwners = r.readPreviousOwners(s.committed.Len())
+	s.releaseRecords.moved = r.readReleaseRecords(s.committed, false)
+	s.releaseRecords.kept = r.readReleaseRecords(s.committed, true)
+	s.policy = r.readPolicy()
+	s.restarts = r.readRestarts(s.committed)
+	s.departures = r.readDepartures(s.committed.Len())
+	s.formerMembers = r.readFormerMembers(s.committed)
+	s.keyConfig = r.readKeyConfig()
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
@@ -102,14 +102,14 @@ func DecodeState(data []byte) (*State, error) {
 	return s, nil
 }
 
-// maps decodes the output of writer.maps.
-func (r *reader) maps(s *State) {
-	s.committed = r.shardMap()
+// readMaps decodes the output of writer.writeMaps.
+func (r *reader) readMaps(s *State) {
+	s.committed = r.readShardMap()
 	s.proposed = s.committed
 	if isOpen := r.bool(); !isOpen {
 		return
 	}
-	s.proposed = r.shardMap()
+	s.proposed = r.readShardMap()
 	if r.err != nil {
 		return
 	}
@@ -118,8 +118,8 @@ func (r *reader) maps(s *State) {
 	}
 }
 
-// drops decodes the output of writer.drops.
-func (r *reader) drops() dropRecords {
+// readDrops decodes the output of writer.writeDrops.
+func (r *reader) readDrops() dropRecords {
 	count := r.uint(0, maxDrops)
 	if count == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (r *reader) drops() dropRecords {
 	last := shardmap.NodeID("")
 	for range count {
 		id := shardmap.NodeID(r.text(1, maxText))
-		drop := Drop{Epoch: r.epoch(), Cause: r.cause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
+		drop := Drop{Epoch: r.readEpoch(), Cause: r.readCause(), ConsecutiveDrops: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
 		if r.err == nil && id <= last {
 			r.fail("drops out of order")
 		}

@@ -5,8 +5,7 @@ import (
 	"shardway/shardmap"
 )
 
-// KeyConfigLoaded reports which key configuration the own node of the leader has loaded; empty
-// means none.
+// KeyConfigLoaded reports which key configuration the leader's own node has loaded; empty means none.
 type KeyConfigLoaded struct{ Text string }
 
 func (KeyConfigLoaded) message() {}
@@ -14,12 +13,12 @@ func (KeyConfigLoaded) message() {}
 // keyConfigChange decides when the key configuration of the cluster changes. A change holds every
 // shard until all members have acknowledged it.
 type keyConfigChange struct {
-	// loaded is the key configuration that the own node has loaded; empty means none.
+	// loaded is the key configuration that the leader's own node has loaded; empty means none.
 	loaded       string
 	loadedDigest uint64
 }
 
-// setLoadedConfig records the key configuration that the own node has loaded.
+// setLoadedConfig records the key configuration that the leader's own node has loaded.
 func (c *keyConfigChange) setLoadedConfig(text string) {
 	c.loaded, c.loadedDigest = text, ack.KeyConfigDigest(text)
 }
@@ -27,16 +26,15 @@ func (c *keyConfigChange) setLoadedConfig(text string) {
 // isDueNow reports whether this leader's open round changes the key configuration or, if no proposal
 // is open, whether the next round will. Such a round drains all shards, so busy shards can move with
 // it at no extra cost.
-func (c *keyConfigChange) isDueNow(in inputs, nodes *memberTracker, rules *membership) bool {
+func (c *keyConfigChange) isDueNow(in inputs, nodes *memberTracker, membership *membership) bool {
 	if in.state.HasOpenProposal() {
 		return in.ownRoundOpen() && in.state.ChangesKeyConfig() && !c.isBlocked(in, nodes)
 	}
-	return c.configToActivate(in, nodes, rules) != ""
+	return c.configToActivate(in, nodes, membership) != ""
 }
 
-// isBlocked reports whether the open proposal changes the key configuration while a member restarts
-// in place. The commit would require the acknowledgement of that member, and every shard would be
-// held until it is back.
+// isBlocked reports whether the open proposal changes the key configuration while a member restarts in place. The
+// commit would require that member's acknowledgement, and every shard would be held until that member is back.
 func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 	if !in.ownRoundOpen() || !in.state.ChangesKeyConfig() || in.state.KeyConfig() == "" {
 		return false
@@ -49,11 +47,11 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 	return false
 }
 
-// configToActivate returns the key configuration that must become active now; empty means none.
-// It is the one that the node of the leader has loaded, once every member and every other node
-// with heartbeats, gateways included, has loaded it. The first key configuration needs no
-// agreement, because no request is routed before it.
-func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rules *membership) string {
+// configToActivate returns the key configuration that must become active now; empty means none. That is the
+// configuration the leader's own node has loaded, once every member and every other node that sends heartbeats,
+// gateways included, has loaded it too. The first key configuration needs no agreement, because no request is routed
+// before it.
+func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, membership *membership) string {
 	active := in.state.KeyConfig()
 	switch {
 	case c.loaded == "" || c.loaded == active:
@@ -63,19 +61,19 @@ func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, rule
 	case in.isNewLeader():
 		return "" // a live node may not have sent its first heartbeat yet
 	}
-	if !c.membersAgree(in, nodes, rules) || !c.otherNodesAgree(in, nodes) {
+	if !c.membersAgree(in, nodes, membership) || !c.otherNodesAgree(in, nodes) {
 		return ""
 	}
 	return c.loaded
 }
 
-// membersAgree reports whether every member of the committed and of the last map is responsive and
-// has loaded the key configuration.
-func (c *keyConfigChange) membersAgree(in inputs, nodes *memberTracker, rules *membership) bool {
+// membersAgree reports whether every member of the committed and the proposed map is responsive and has loaded the key
+// configuration.
+func (c *keyConfigChange) membersAgree(in inputs, nodes *memberTracker, membership *membership) bool {
 	for _, shards := range [...]*shardmap.Map{in.state.Committed(), in.state.Proposed()} {
 		for _, member := range shards.Members() {
 			node := nodes.getOrCreate(member.ID)
-			if !rules.isResponsive(in, node) || node.heartbeat.KeyConfigDigest != c.loadedDigest {
+			if !membership.isResponsive(in, node) || node.heartbeat.KeyConfigDigest != c.loadedDigest {
 				return false
 			}
 		}

@@ -26,7 +26,7 @@ func Overlay(root, dir string) (string, error) {
 	return writer{buf: []byte{byte(max(version, MinFormatVersion))}}
 `,
 		},
-		{Decl: "ack.reader.formatVersion", Old: "		r.err, r.buf = err, nil\n	}\n", New: `		r.err, r.buf = err, nil
+		{Decl: "ack.reader.readFormatVersion", Old: "		r.err, r.buf = err, nil\n	}\n", New: `		r.err, r.buf = err, nil
 	}
 	if version == 4 && r.byte() != 'L' {
 		r.fail("no mark of formatVersion 4")
