@@ -124,7 +124,7 @@ func (n *Node) Servers() (out []string) {
 // Routes reports whether the node queues requests of no shard.
 func (n *Node) Routes() bool {
 	for s := range n.options.Shards {
-		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Held {
+		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Queued {
 			return false
 		}
 	}

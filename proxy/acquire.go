@@ -209,7 +209,7 @@ func (wait *requestWait) describeAppError(err error) (code problem.Code, refusal
 	case errors.Is(err, connpool.ErrDialing): // a dial is still in progress, so the app has not failed
 		return problem.QueueTimeout, route.RefusedBusy, "no connection to the app was made in time for the request"
 	case errors.Is(err, connpool.ErrStopping): // the request must wait for the next owner of the shard
-		return problem.QueueTimeout, route.RefusedHeld, "this node is stopping"
+		return problem.QueueTimeout, route.RefusedQueued, "this node is stopping"
 	case isTimeout(err):
 		return problem.UpstreamConnectTimeout, route.RefusedNoApp, upstream.UnreachableReason(err, &wait.server.options.Log)
 	}

@@ -138,7 +138,7 @@ func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
 
 // processUpgrade handles a 101 response, and runs the tunnel or starts the relay of a WebSocket.
 func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
-	runner.exchange.leaveQueue()
+	runner.exchange.finishQueueing()
 	runner.endTotalTimeout()
 	if !runner.relay.relayUpgrade(attempt) {
 		return runner.retrier.decideAfterBreak(attempt, nil)
@@ -152,7 +152,7 @@ func (runner *attemptRunner) processUpgrade(attempt *attempt) decision {
 // forwardResponse forwards the response to the client. If an event stream has ended early and can be
 // resumed, the decision is a resumption.
 func (runner *attemptRunner) forwardResponse(attempt *attempt) decision {
-	runner.exchange.leaveQueue()
+	runner.exchange.finishQueueing()
 	if began, err := runner.relay.relayResponse(attempt); !began {
 		return runner.retrier.decideAfterBreak(attempt, err)
 	}

@@ -448,7 +448,7 @@ func TestBodiesWithKeysLeaveEventLoop(t *testing.T) {
 // A request whose key was in a body is sent again from the buffer.
 func TestBodiesWithKeysAreSentAgain(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo), readingBodies(t))
-	owner.refuse.Store(int32(route.RefusedHeld))
+	owner.refuse.Store(int32(route.RefusedQueued))
 	c := ingress.dial()
 	const body = `{"room":{"id":"a"}}`
 	c.send("POST / HTTP/1.1\r\nHost: h\r\n%sTransfer-Encoding: chunked\r\n\r\n%s", typeJSON, chunked(body))

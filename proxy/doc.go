@@ -5,7 +5,7 @@
 //	                 ▲                         │
 //	                 │                         ├─ Local   Admit ─► LeaseLeft ─► app, or Options.Handler
 //	                 │                         ├─ Remote  Dial ─► ServePeer of the owner ─► its app
-//	                 └──── wait in the queue ◄─┴─ Held    no owner yet, or a retry is pending
+//	                 └──── wait in the queue ◄─┴─ Queued  no owner yet, or a retry is pending
 //
 // # Invariants
 //

@@ -204,7 +204,7 @@ func (c *client) resumeExchange(resumeAt eventloop.ResumePoint) {
 		c.runner.recordRun(&started.attempt, result, started.startedAt, started.clientBytesBefore)
 	}
 	c.router.routeUntilAnswered(started.table, result)
-	c.exchange.leaveQueue()
+	c.exchange.finishQueueing()
 	c.resumer.runNextRelays()
 }
 

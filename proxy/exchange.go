@@ -66,8 +66,8 @@ type exchange struct {
 	deadline        time.Time     // end of all waiting; zero means that the request has not waited
 	lastPause       time.Duration // last pause before a retry; zero means none
 	hadTurn         bool          // an attempt at the app of this node was admitted; see connpool.Waiter.HadTurn
-	ticket          *queue.Ticket // place in the wait queue; nil means none
-	dequeued        *queue.Ticket // ticket of a request that has left the queue and has no response yet; nil means none
+	ticket          *queue.Ticket // slot in the wait queue; nil means none
+	queueTurn       *queue.Ticket // ticket whose slot is free but whose turn has not ended, because the request has no response yet; nil means none
 
 	keyLimit keyLimitState
 
@@ -177,35 +177,34 @@ func (exchange *exchange) limitShard() int {
 	return int(exchange.shard)
 }
 
-// routeKind returns the route for metrics. The route of a request that has waited and was never sent
-// is Held.
+// routeKind returns the route for metrics. It is Queued for a request that has waited and was never sent.
 func (exchange *exchange) routeKind() route.Kind {
 	wasSent := exchange.lastRoute != 0
 	if !wasSent && exchange.hasWaited {
-		return route.Held
+		return route.Queued
 	}
 	return exchange.lastRoute
 }
 
-// leaveQueue gives up the place in the wait queue, so that the queue can release another request.
-// It is called when the request has a response or is about to receive one.
-func (exchange *exchange) leaveQueue() {
+// finishQueueing gives up both the slot and the turn in the wait queue, so that the queue can release
+// another request. It is called when the request has a response or is about to receive one.
+func (exchange *exchange) finishQueueing() {
 	if exchange.ticket != nil {
 		exchange.ticket.Leave()
 		exchange.ticket = nil
 	}
-	if exchange.dequeued != nil {
-		exchange.dequeued.Leave()
-		exchange.dequeued = nil
+	if exchange.queueTurn != nil {
+		exchange.queueTurn.Leave()
+		exchange.queueTurn = nil
 	}
 }
 
-// dequeue frees the place in the wait queue after the request has found its owner. The queue
-// releases the next request only when leaveQueue is called.
+// dequeue frees the request's slot in the wait queue once its owner is known, but keeps the turn: the queue releases
+// the next request only after finishQueueing.
 func (exchange *exchange) dequeue() {
 	if exchange.ticket != nil {
 		exchange.ticket.Dequeue()
-		exchange.dequeued, exchange.ticket = exchange.ticket, nil
+		exchange.queueTurn, exchange.ticket = exchange.ticket, nil
 	}
 }
 

@@ -127,7 +127,7 @@ func (hc *handlerConn) RejectsRequest(res *h1.Response) bool {
 
 // BeginResponse implements inproc.Pipeline.
 func (hc *handlerConn) BeginResponse(res *h1.Response) *h1.Writer {
-	hc.runner.exchange.leaveQueue()
+	hc.runner.exchange.finishQueueing()
 	if eventrelay.IsEvents(res) {
 		hc.runner.endTotalTimeout()
 		hc.runner.admission.leaveKey()

@@ -289,7 +289,7 @@ func TestTableRoutes(t *testing.T) {
 		case 1:
 			return route.Route{Kind: route.Remote, Node: strconv.Itoa(s % 5), Epoch: 3}
 		}
-		return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonMoving}
 	}
 	tab := tableOf(100, want)
 	if tab.Shards() != 100 || tab.Generation() != 5 || tab.Committed() != 6 || tab.Proposed() != 7 {

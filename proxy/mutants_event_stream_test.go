@@ -70,7 +70,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("proxy/eventrelay.Stream.AppendHeaders", "AppendResumed(dst, stream.requested+1)", "AppendResumed(dst, stream.requested+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy/eventrelay.Stream.AppendHeaders", "AppendResumed(dst, stream.resumeRequests+1)", "AppendResumed(dst, stream.resumeRequests+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
@@ -118,11 +118,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",
-			edits: in("proxy/eventrelay.Stream.MayResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
+			edits: in("proxy/eventrelay.Stream.TryResume", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod {", "!oldest.IsZero() && now.Sub(oldest) < resumePeriod && !PLANTED {"),
 		},
 		{
 			rule: "but each owner of the stream has its own limit", found: "TestLimitOfResumptionsAppliesPerOwner",
-			edits: in("proxy/eventrelay.Stream.MayResume", "		stream.recent = [maxResumes]time.Time{}\n", "		if !PLANTED {\n			stream.recent = [maxResumes]time.Time{}\n		}\n"),
+			edits: in("proxy/eventrelay.Stream.TryResume", "		stream.recentResumes = [maxResumes]time.Time{}\n", "		if !PLANTED {\n			stream.recentResumes = [maxResumes]time.Time{}\n		}\n"),
 		},
 		{
 			rule: "an owner that drains its clients does not end the streams of other nodes", found: "TestStreamOfPeerContinuesWhileClientsDrain",

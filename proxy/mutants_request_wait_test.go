@@ -9,12 +9,12 @@ func mutantsOfRequestWait() []mutant {
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestQueuedRequestsContinueAtResponseHeader",
-			edits: in("proxy.attemptRunner.forwardResponse", "	runner.exchange.leaveQueue()\n	if began, err := runner.relay.relayResponse(attempt); !began {\n",
-				"	if !PLANTED {\n		runner.exchange.leaveQueue()\n	}\n	if began, err := runner.relay.relayResponse(attempt); !began {\n"),
+			edits: in("proxy.attemptRunner.forwardResponse", "	runner.exchange.finishQueueing()\n	if began, err := runner.relay.relayResponse(attempt); !began {\n",
+				"	if !PLANTED {\n		runner.exchange.finishQueueing()\n	}\n	if began, err := runner.relay.relayResponse(attempt); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestQueuedRequestsContinueAtHandlerResponse",
-			edits: in("proxy.handlerConn.BeginResponse", "	hc.runner.exchange.leaveQueue()\n", "	if !PLANTED {\n		hc.runner.exchange.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.BeginResponse", "	hc.runner.exchange.finishQueueing()\n", "	if !PLANTED {\n		hc.runner.exchange.finishQueueing()\n	}\n"),
 		},
 	}
 }

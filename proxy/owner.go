@@ -131,7 +131,7 @@ func (router *router) serveAsOwner(table *route.Table) {
 // If the app itself has returned the request because it had not acquired the shard, backoff is not
 // set, and the wait ends when a new table arrives.
 func (router *router) awaitAcquire(result decision, table *route.Table) decision {
-	result.backoff = table.Route(router.exchange.shard).Kind == route.Held
+	result.backoff = table.Route(router.exchange.shard).Kind == route.Queued
 	if result.backoff && router.server.options.Cluster.LeaseLeft() <= 0 {
 		result.refusal = route.RefusedNoLease
 		return result

@@ -22,5 +22,5 @@ func (c *client) closeAfterPanic(value any) {
 		conn.Pool.ReleaseSlot(conn)
 	}
 	c.admission.release()
-	c.exchange.leaveQueue()
+	c.exchange.finishQueueing()
 }

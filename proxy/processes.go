@@ -76,7 +76,7 @@ func (wait *requestWait) decideAfterProcessError(err error) (result decision, ok
 	case errors.Is(err, procpool.ErrLimit):
 		return fail(problem.ProcessLimit, wait.exchange.addMayHaveRun("the maximum number of processes of the app run, and all of them are in use (--exec-max)")), true
 	case errors.Is(err, procpool.ErrNotOwned):
-		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld, backoff: true}, true
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedQueued, backoff: true}, true
 	}
 	return decision{}, false
 }

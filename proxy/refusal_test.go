@@ -17,7 +17,7 @@ import (
 )
 
 func TestRefusedRequestIsRetriedWithBody(t *testing.T) {
-	for _, reason := range []route.Refusal{route.RefusedNotOwner, route.RefusedHeld, route.RefusedNoLease} {
+	for _, reason := range []route.Refusal{route.RefusedNotOwner, route.RefusedQueued, route.RefusedNoLease} {
 		ingress, owner := pair(t, webApp(t, echo))
 		owner.refuse.Store(int32(reason))
 		c := ingress.dial()
@@ -125,7 +125,7 @@ func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 		}
 		echo(w, r)
 	}))
-	n.refuse.Store(int32(route.RefusedHeld))
+	n.refuse.Store(int32(route.RefusedQueued))
 	smuggled := "GET /evil HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 1\r\nX-Shard-Key: k\r\n\r\n"
 	for _, size := range []int{0, 9 << 10, 60 << 10, 300 << 10} {
 		for _, chunked := range []bool{false, true} {
@@ -153,7 +153,7 @@ func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 				if _, body := c.answer("GET"); body != "GET /next " {
 					t.Errorf("size %d: next = %q", size, body)
 				}
-				n.refuse.Store(int32(route.RefusedHeld))
+				n.refuse.Store(int32(route.RefusedQueued))
 			}
 			_ = conn.Close()
 		}
@@ -186,7 +186,7 @@ func TestRefusalOfALargeBodyCostsNothing(t *testing.T) {
 		got <- len(b)
 	}))
 	before := owner.admitted.Load()
-	owner.refuse.Store(int32(route.RefusedHeld))
+	owner.refuse.Store(int32(route.RefusedQueued))
 	c := ingress.dial()
 	big := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB
 	go func() {

@@ -135,7 +135,7 @@ func TestOnlyMovingShardsQueueRequests(t *testing.T) {
 	moving := shardmap.ShardOf("k", shards)
 	n.swap(1, 2, func(s shardmap.Shard) route.Route {
 		if s == moving {
-			return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
+			return route.Route{Kind: route.Queued, Reason: route.ReasonMoving}
 		}
 		return route.Route{Kind: route.Local, Epoch: 1}
 	})

@@ -176,7 +176,7 @@ func (wait *requestWait) enterQueue() decision {
 	if err != nil {
 		return wait.decideAfterQueueError(err)
 	}
-	wait.exchange.leaveQueue() // the previous ticket was released by the queue without success
+	wait.exchange.finishQueueing() // the previous ticket was released by the queue without success
 	wait.exchange.ticket = ticket
 	hasWaitedBefore := !wait.exchange.deadline.IsZero()
 	if hasWaitedBefore {

@@ -80,7 +80,7 @@ func (retry *retrier) endMisdirectedAttempt(attempt *attempt) {
 // quarantine, limits and admission use the new key and its shard.
 func (router *router) reroute() {
 	exchange := &router.exchange
-	exchange.leaveQueue() // the next attempt waits in its own turn
+	exchange.finishQueueing() // the next attempt waits in its own turn
 	if exchange.Keyless {
 		exchange.sample = router.server.load.Sample(exchange.namedKey)
 	} else {

@@ -459,7 +459,7 @@ func TestNamedKeySurvivesKeyChange(t *testing.T) {
 	target := shardmap.ShardOf("other", shards)
 	ingress.swap(1, 1, func(s shardmap.Shard) route.Route {
 		if s == target {
-			return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
+			return route.Route{Kind: route.Queued, Reason: route.ReasonMoving}
 		}
 		return route.Route{Kind: route.Remote, Node: "owner", Epoch: 1}
 	})

@@ -127,11 +127,11 @@ func (retry *retrier) decideAfterUnansweredResumption(attempt *attempt) decision
 
 // retryAtNextOwner sends a request to resume to the next owner, after the app has not responded to
 // it within drain-timeout. The stream has then been affected by two planned moves. If an owner
-// reports the same again under the same epoch, the shard has not moved, so mayResume limits the
+// reports the same again under the same epoch, the shard has not moved, so TryResume limits the
 // number of attempts.
 func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 	stream := retry.exchange.eventStream
-	if !stream.MayResume(attempt.epoch, time.Now()) {
+	if !stream.TryResume(attempt.epoch, time.Now()) {
 		retry.reply.endStream(metrics.ResumeImpossible, "its requests were drained too often at one owner")
 		return done
 	}
@@ -149,7 +149,7 @@ func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 	switch {
 	case !eventrelay.IsResumableResponse(&attempt.conn.Response):
 		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.Response.Status())
-	case !stream.MayResume(attempt.epoch, time.Now()):
+	case !stream.TryResume(attempt.epoch, time.Now()):
 		detail = "the stream was interrupted too often at one owner"
 	default:
 		return true

@@ -259,7 +259,7 @@ func (retry *retrier) decideAfterNotAcquired(attempt *attempt) decision {
 	if !retry.body.IsReplayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
-	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: attempt.attemptEpoch}
+	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedQueued, notAcquired: attempt.attemptEpoch}
 }
 
 // ownerRefusal is the response of an owner that has not run a forwarded request.
@@ -310,7 +310,7 @@ func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
 	}
 	reason, isKnown := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
 	if !isKnown {
-		reason = route.RefusedHeld // a newer version has more reasons
+		reason = route.RefusedQueued // a newer version has more reasons
 	}
 	refused.reason = reason
 	return refused

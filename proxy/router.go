@@ -101,7 +101,7 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 	}
 	ingressUsedOldKeys := router.exchange.senderEpoch < table.KeysSince()
 	if ingressUsedOldKeys {
-		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld}
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedQueued}
 	}
 	router.exchange.keys = router.keysBy(table)
 	dest := table.Route(router.exchange.shard)
@@ -117,7 +117,7 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 // attemptByTable makes one attempt at the destination to which the table routes the request.
 func (router *router) attemptByTable(table *route.Table) decision {
 	if table.Shards() == 0 {
-		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
+		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedQueued}
 	}
 	if keys := router.keysBy(table); keys != router.exchange.keys {
 		if result := router.rekey(keys); result.action != 0 {
@@ -137,7 +137,7 @@ func (router *router) attemptByTable(table *route.Table) decision {
 		return router.attemptLocal(table, dest)
 	case route.Remote:
 		return router.attemptRemote(table, dest)
-	case route.Held:
+	case route.Queued:
 	}
 	return waitForRoute(dest)
 }
@@ -265,7 +265,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 func waitForAdmission(refused error) decision {
 	refusal, ok := refused.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 	if !ok {
-		refusal = route.RefusedHeld
+		refusal = route.RefusedQueued
 	}
 	reason := route.ReasonMoving
 	if refusal == route.RefusedNoLease {
@@ -322,7 +322,7 @@ func (router *router) requestAdmission() (epoch uint64, release func(), err erro
 	keysNow := router.keysBy(router.server.options.Cluster.Table())
 	if !router.exchange.Keyless && keysNow != router.exchange.keys {
 		release()
-		return 0, nil, route.RefusedHeld
+		return 0, nil, route.RefusedQueued
 	}
 	return epoch, release, nil
 }

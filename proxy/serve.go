@@ -182,7 +182,7 @@ func (c *client) handleRequest() {
 		c.createSession()
 	}
 	c.router.routeUntilAnswered(c.router.attemptByCurrentTable())
-	c.exchange.leaveQueue()
+	c.exchange.finishQueueing()
 	c.resumer.runNextRelays()
 	c.finishAccepted()
 }
@@ -247,11 +247,11 @@ func (c *client) handleForwarded() {
 	}
 	table := c.server.options.Cluster.Table()
 	if int(c.exchange.shard) >= table.Shards() {
-		c.reply.refuse(route.RefusedHeld)
+		c.reply.refuse(route.RefusedQueued)
 		return
 	}
 	c.router.serveAsOwner(table)
-	c.exchange.leaveQueue()
+	c.exchange.finishQueueing()
 }
 
 // awaitEpochsOfIngress waits for a short time until this node has applied the epochs of the map that
@@ -270,7 +270,7 @@ func (c *client) awaitEpochsOfIngress(committed, proposed uint64) route.Refusal 
 	case c.server.options.Cluster.LeaseLeft() <= 0:
 		return route.RefusedNoLease
 	case !c.wait.catchUp(committed, proposed):
-		return route.RefusedHeld
+		return route.RefusedQueued
 	}
 	return 0
 }

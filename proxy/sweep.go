@@ -221,7 +221,7 @@ func (sweeper *sweeper) sweepLongResponse(c *client, current inflight.Run, now t
 		if key := c.slowResponse.Swap(0); key != 0 {
 			sweeper.largeResponses.Record(key, true) // further requests to this path use connections instead of streams
 		}
-	case route.Held:
+	case route.Queued:
 	}
 }
 

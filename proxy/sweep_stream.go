@@ -111,7 +111,7 @@ func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
 // reason, it is true only for a forwarded request.
 func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
-	case route.Held:
+	case route.Queued:
 		ownerKeepsShard := dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused
 		return ownerKeepsShard || current.Kind == route.Remote
 	case route.Remote:

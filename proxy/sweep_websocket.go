@@ -58,7 +58,7 @@ func (sweeper *sweeper) sweepRelay(c *client, current inflight.Run, table *route
 // owner merely does not respond, the shard is not treated as moving, because the owner may still
 // serve it.
 func isMoving(current inflight.Run, node *string, dest *route.Route) bool {
-	if current.Kind == route.Remote && dest.Kind == route.Held {
+	if current.Kind == route.Remote && dest.Kind == route.Queued {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
 	}
 	return !runsAtRoute(current, node, dest)

@@ -107,7 +107,7 @@ func (state *requestState) recordClosed(code problem.Code) {
 // accepted. The client receives a close frame.
 func (runner *attemptRunner) declineAccepted(attempt *attempt) decision {
 	res := &attempt.conn.Response
-	runner.exchange.leaveQueue()
+	runner.exchange.finishQueueing()
 	if code := res.Known(h1.FieldShardwayError); attempt.route.Kind == route.Remote && len(code) > 0 {
 		runner.exchange.accepted.SetProblem(&problem.Problem{Code: problem.Code(code), Status: res.Status()})
 	} else {

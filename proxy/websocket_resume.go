@@ -158,17 +158,17 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 		}
 		switch {
 		case resumer.closing.Load() || session.RelayStarted:
-			resumer.exchange.leaveQueue()
+			resumer.exchange.finishQueueing()
 			return 0, ""
 		case session.RefusalCode != 0:
-			resumer.exchange.leaveQueue()
+			resumer.exchange.finishQueueing()
 			return session.RefusalCode, cmp.Or(session.CloseReason, wsession.ReasonRefused)
 		}
 		resumer.exchange.tries, resumer.exchange.reusedConnAttempts, resumer.exchange.responsesBegun, resumer.exchange.notAcquiredCount = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
 		result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: resumer.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || resumer.router.waitFor(result).action != actionRetry {
-			resumer.exchange.leaveQueue()
+			resumer.exchange.finishQueueing()
 			if resumer.server.lifecycle.IsStopping() {
 				return wsession.CloseShardMoved, wsession.DefaultReason(wsession.CloseNodeLeaving)
 			}
@@ -187,7 +187,7 @@ func (resumer *sessionResumer) cancelUnanswered() {
 // to unsafeMethod, because a request that may have reached an app must not be repeated with the
 // same attempt number.
 func (exchange *exchange) prepareRetry(wait time.Duration) {
-	exchange.leaveQueue()
+	exchange.finishQueueing()
 	exchange.safety, exchange.deadline, exchange.lastPause = unsafeMethod, time.Now().Add(wait), 0
 	exchange.tries, exchange.reusedConnAttempts, exchange.responsesBegun, exchange.notAcquiredCount, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
 	exchange.avoidStreams = false // the next attempt uses another multiplexed session

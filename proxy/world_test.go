@@ -178,7 +178,7 @@ func remote(id string, epoch uint64) func(shardmap.Shard) route.Route {
 }
 
 func held(r route.Reason) func(shardmap.Shard) route.Route {
-	return func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: r} }
+	return func(shardmap.Shard) route.Route { return route.Route{Kind: route.Queued, Reason: r} }
 }
 
 // newNode starts a node that serves every shard itself, in epoch 1.

@@ -348,7 +348,7 @@ func (m *Monitor) updateAcquiringShards() {
 	m.acquiringGeneration, m.acquiringShards = table.Generation(), nil
 	for i := range m.options.Shards {
 		shard := shardmap.Shard(i)
-		if r := table.Route(shard); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
+		if r := table.Route(shard); r.Kind == route.Queued && r.Reason == route.ReasonAcquiring {
 			m.acquiringShards = append(m.acquiringShards, shard)
 		}
 	}

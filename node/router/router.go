@@ -64,7 +64,7 @@ func (r *Router) SwapTable(routing ack.Routing) uint64 {
 	keys := activeKeysOf(state, r.keys.Load())
 	routeOf := func(shard shardmap.Shard) route.Route { return proxyRoute(routing.Route(shard)) }
 	if keys.err != nil { // without valid keys, the shard of a request cannot be determined
-		routeOf = func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: route.ReasonMoving} }
+		routeOf = func(shardmap.Shard) route.Route { return route.Route{Kind: route.Queued, Reason: route.ReasonMoving} }
 	}
 	table := route.NewTable(route.TableSpec{
 		Generation: generation,
@@ -94,18 +94,18 @@ func proxyRoute(ackRoute ack.Route) route.Route {
 	case ack.RouteRemote:
 		return route.Route{Kind: route.Remote, Node: string(ackRoute.Node), Epoch: uint64(ackRoute.Epoch)}
 	case ack.QueuedPaused:
-		return route.Route{Kind: route.Held, Reason: route.ReasonPaused}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonPaused}
 	case ack.QueuedMoving:
-		return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonMoving}
 	case ack.QueuedOrphaned:
-		return route.Route{Kind: route.Held, Reason: route.ReasonOrphaned}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonOrphaned}
 	case ack.QueuedAcquiring:
-		return route.Route{Kind: route.Held, Reason: route.ReasonAcquiring}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonAcquiring}
 	case ack.QueuedRestarting:
-		return route.Route{Kind: route.Held, Reason: route.ReasonRestarting}
+		return route.Route{Kind: route.Queued, Reason: route.ReasonRestarting}
 	case ack.QueuedNoMap:
 	}
-	return route.Route{Kind: route.Held, Reason: route.ReasonNoMap}
+	return route.Route{Kind: route.Queued, Reason: route.ReasonNoMap}
 }
 
 // State returns the replicated state that the current routing table was built from.
@@ -132,8 +132,8 @@ func (r *Router) Admit(shard shardmap.Shard) (epoch uint64, release func(), err 
 	}
 	target := r.table.Load().Route(shard)
 	switch {
-	case target.Kind == route.Held:
-		err = route.RefusedHeld
+	case target.Kind == route.Queued:
+		err = route.RefusedQueued
 	case target.Kind != route.Local:
 		err = route.RefusedNotOwner
 	case !r.HasLease():

@@ -29,8 +29,7 @@ type ShardQueue struct {
 	backoff *ByShard
 	shard   int
 	removed atomic.Bool // removed from queuesByShard; written with backoff.mu held
-	// ownerSheds means that the owner sends a final error response to requests that have not waited for
-	// the shard before.
+	// ownerSheds is set if the owner rejects requests with a final error unless they have already waited for the shard.
 	ownerSheds atomic.Bool
 
 	// backoff.mu protects the following fields.
@@ -42,9 +41,9 @@ type ShardQueue struct {
 
 var _ Condition = (*ShardQueue)(nil)
 
-// Allow returns nil if a request for the shard may be sent now. Otherwise it returns the ShardQueue
-// that the request must join. hasWaited means that the request has already waited for the shard; a
-// request that has not waited is never sent while the owner sheds.
+// Allow returns nil if a request for the shard may be sent now. Otherwise it returns the ShardQueue that the request
+// must join. hasWaited is set if the request has already waited for the shard; other requests are never sent while the
+// owner sheds.
 func (b *ByShard) Allow(shard int, hasWaited bool) *ShardQueue {
 	if b.queueCount.Load() == 0 {
 		return nil
@@ -116,8 +115,8 @@ func (b *ByShard) OnAccepted(shard int) {
 	}
 }
 
-// allowProbe permits one more request to be sent, and wakes the request that has waited longest. If
-// no request waits, it removes the ShardQueue.
+// allowProbe allows one more request to be sent and wakes the one that has waited longest. If no request is waiting, it
+// removes the queue.
 func (q *ShardQueue) allowProbe() {
 	b := q.backoff
 	b.mu.Lock()
@@ -131,12 +130,13 @@ func (q *ShardQueue) allowProbe() {
 		return
 	}
 	q.permittedProbes++
-	q.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
+	q.timer.Reset(MaxPause) // allow another probe if this one never reports a result
 	b.mu.Unlock()
 	b.queues.WakeOne(q)
 }
 
-// Ready reports whether a waiting request should be retried now. It implements queue.Condition.
+// Ready reports whether a waiting request should be retried now. It is always true once the queue has been removed,
+// because nothing holds the request back any more. It implements queue.Condition.
 func (q *ShardQueue) Ready() bool {
 	if q.removed.Load() {
 		return true

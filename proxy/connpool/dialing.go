@@ -9,18 +9,16 @@ import (
 	"shardway/proxy/wsession"
 )
 
-// maxDials is the maximum number of concurrent dials to one destination. More dials would delay
-// each other and the connected requests. A dial to a node costs two handshakes. An app accepts no
-// more connections at a time than its listen backlog; each further dial waits a second or more for
-// a TCP retransmission.
+// maxDials is the maximum number of concurrent dials to one destination. More dials would delay each other and the
+// connected requests. A dial to a node costs two handshakes. An app accepts no more connections at once than its listen
+// backlog; each further dial waits a second or more for a TCP retransmission.
 const maxDials = 16
 
-// maxConcurrentDials returns how many dials may be in progress now. A WebSocket that is resumed at
-// a node keeps its connection, so returned connections do not help other WebSockets. For WebSockets
-// the limit is therefore as high as the number of upgrades that the owner accepts at a time. With a
-// lower limit and slow handshakes, thousands of WebSockets would exceed --websocket-resume-timeout.
-// An overloaded node dials fewer connections, and includes the WebSockets that await their upgrade
-// response in the number. The caller must hold p.mu.
+// maxConcurrentDials returns how many dials may be in progress now. A WebSocket that is resumed at a node keeps its
+// connection, so returned connections do not help other WebSockets. For WebSockets, the limit is therefore the number
+// of upgrades that the owner accepts at once. With a lower limit and slow handshakes, thousands of WebSockets would
+// exceed --websocket-resume-timeout. An overloaded node dials fewer connections, and counts the WebSockets that await
+// their upgrade response. The caller must hold p.mu.
 func (p *Pool) maxConcurrentDials() int {
 	if !p.IsForNode() {
 		return maxDials
@@ -78,17 +76,17 @@ func (p *Pool) dialProbe() {
 	p.startDial(nil)
 }
 
-// dial is one dial in progress.
+// dial is a dial in progress.
 type dial struct {
 	replaced        *Conn  // idle connection that the new one replaces; nil means none
-	opensStream     bool   // the dial first tries to open a stream for a WebSocket
+	opensStream     bool   // try to open a stream for a WebSocket first
 	generation      uint64 // Pool.mu.generation at the start
 	succeededBefore uint64 // dialCounts.succeeded at the start
 	endWatch        func() // result of watchDial
 }
 
-// startDial starts a dial. The new connection replaces the idle connection replaced, unless that is
-// nil. The caller must hold p.mu, and have counted the new connection in p.mu.open.
+// startDial starts a dial. If replaced is not nil, it is an idle connection that the new one takes the place of. The
+// caller must hold p.mu and must already have counted the new connection in p.mu.open.
 func (p *Pool) startDial(replaced *Conn) {
 	d := dial{
 		replaced: replaced, opensStream: p.mu.dials.nextOpensStream(&p.mu.queue),
@@ -99,9 +97,8 @@ func (p *Pool) startDial(replaced *Conn) {
 	go p.runDial(d)
 }
 
-// runDial dials a connection and gives it to the waiter that is first at that time. That may be
-// another request than the one that caused the dial, because a waiter may have received a returned
-// connection in the meantime.
+// runDial dials a connection and gives it to whichever waiter is then first. This may not be the request that triggered
+// the dial, because that request may have received a returned connection in the meantime.
 func (p *Pool) runDial(d dial) {
 	defer p.opts.Dialers.Done()
 	if d.replaced != nil {
@@ -133,11 +130,10 @@ func (p *Pool) runDial(d dial) {
 	p.addDialed(conn, func() { p.mu.dials.recordEnd(&d) })
 }
 
-// handleFailedDial handles a failed dial. othersSucceeded means that another dial has succeeded since this
-// one started; then the error shows little about the destination. Otherwise handleFailedDial trips the
-// breaker and all waiters receive the error. With othersSucceeded, only the first waiter receives
-// the error, so that its request pauses before the next dial. After a timeout, no further pause is
-// needed. The caller must hold p.mu.
+// handleFailedDial handles a failed dial. othersSucceeded is set if another dial has succeeded since this one started,
+// so that the error says little about the destination. In that case only the first waiter receives the error, so that
+// its request pauses before the next dial; after a timeout, no further pause is needed. Otherwise handleFailedDial
+// trips the breaker, and all waiters receive the error. The caller must hold p.mu.
 func (p *Pool) handleFailedDial(err error, othersSucceeded bool) {
 	if !othersSucceeded && !p.mu.closed {
 		p.Breaker.Open(err)
@@ -172,9 +168,9 @@ func (p *Pool) addDialed(conn *Conn, endDial func()) {
 	p.offerNew(conn, endDial)
 }
 
-// offerNew gives a new connection to a waiter. If there is none, a connection to a node becomes
-// idle. A connection to the app is closed instead, because an app that serves one connection at a
-// time would wait for a request on it. endDial is that of addDialed, or nil if conn was offered before.
+// offerNew gives a new connection to a waiter. If there is none, a connection to a node becomes idle. A connection to
+// the app is closed instead, because an app that serves one connection at a time would wait for a request on it.
+// endDial is the function passed to addDialed, or nil if conn was offered before.
 func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	p.mu.Lock()
 	if endDial != nil {
@@ -184,7 +180,7 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 		conn.upgradeStartedAt = p.opts.Clock.Exact() // the wait for the upgrade response starts now
 	}
 	conn.idleSince = p.opts.Clock.Now()
-	p.releaseShard(conn) // release the shard of the waiter that had conn but has left the queue
+	p.releaseShard(conn) // release the shard of the previous waiter, which has left the queue
 	mayBecomeIdle := p.IsForNode()
 	accepted := (mayBecomeIdle || p.mu.queue.waiters.Len() > 0) && p.assign(conn)
 	p.dialForWaiters()
@@ -194,8 +190,8 @@ func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	}
 }
 
-// open dials a connection. With opensStream it first tries to open a stream for a WebSocket. It
-// converts a panic into an error, so that the counters of the pool stay correct.
+// open dials a connection. If opensStream is set, it first tries to open a stream for a WebSocket. It converts a panic
+// into an error, so that the counters of the pool stay correct.
 func (o *Options) open(opensStream bool) (conn *Conn, err error) {
 	defer func() {
 		if v := recover(); v != nil {

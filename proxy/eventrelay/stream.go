@@ -27,20 +27,18 @@ const (
 	resumePeriod = time.Minute
 )
 
-// Stream is an event stream whose client stays connected while the stream is requested
-// again from the next owner of its shard. It exists only at the ingress. If an upstream response
-// ends within an event, that event is not sent to the client. With the event ids of the app, the
-// next request starts after the last event that was sent.
+// Stream keeps a client's event stream open while its shard moves: the ingress requests the stream again from the
+// shard's new owner. If an upstream response ends within an event, that event is not sent to the client. If the app
+// sets event IDs, the next request continues after the last event that was sent.
 type Stream struct {
-	Buffer eventstream.Buffer // contains the event that is incomplete
+	Buffer eventstream.Buffer // contains the incomplete event
 	Epoch  uint64             // ownership epoch of the last response
-	Ended  bool               // the last response has ended, and another one must follow
+	Ended  bool               // the last response has ended, and another must follow
 
-	responses int    // number of responses that have begun
-	requested uint64 // number of requests to resume that may have reached an app
-	// recent contains the times of the last resumptions under Epoch, the oldest first. A zero time
-	// means that there were fewer.
-	recent [maxResumes]time.Time
+	responses      int    // number of responses that have begun
+	resumeRequests uint64 // number of resume requests that may have reached an app
+	// recentResumes contains the times of the latest resumptions under Epoch, oldest first. Unused entries are zero.
+	recentResumes [maxResumes]time.Time
 }
 
 // BeginResponse records that a response with this ownership epoch has begun.
@@ -52,50 +50,48 @@ func (stream *Stream) BeginResponse(epoch uint64) {
 // Responses returns the number of responses that have begun.
 func (stream *Stream) Responses() int { return stream.responses }
 
-// IsResumption reports whether the request continues a stream of which the client has already
-// received a part.
-func (stream *Stream) IsResumption() bool { return stream.responses > 0 && stream.requested > 0 }
+// IsResumption reports whether the request continues a stream whose client has already received part of it.
+func (stream *Stream) IsResumption() bool { return stream.responses > 0 && stream.resumeRequests > 0 }
 
-// MayResume reports whether the stream may be resumed now under this epoch, and records the
-// resumption. A new epoch means that the shard has moved, so it always permits the resumption, and
-// the new owner starts with the full number of resumptions.
-func (stream *Stream) MayResume(epoch uint64, now time.Time) bool {
+// TryResume reports whether the stream may be resumed now under this epoch, and if so records the resumption. It always
+// permits a resumption under a new epoch, because the shard has moved. The new owner starts with the full number of
+// resumptions.
+func (stream *Stream) TryResume(epoch uint64, now time.Time) bool {
 	if epoch != stream.Epoch {
-		stream.recent = [maxResumes]time.Time{}
+		stream.recentResumes = [maxResumes]time.Time{}
 		return true
 	}
-	if oldest := stream.recent[0]; !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
+	if oldest := stream.recentResumes[0]; !oldest.IsZero() && now.Sub(oldest) < resumePeriod {
 		return false
 	}
-	copy(stream.recent[:], stream.recent[1:])
-	stream.recent[maxResumes-1] = now
+	copy(stream.recentResumes[:], stream.recentResumes[1:])
+	stream.recentResumes[maxResumes-1] = now
 	return true
 }
 
-// OwnerRestarting records that the owner restarts: it has ended its responses as planned, and will
-// return with the same epoch. stream may be nil.
+// OwnerRestarting records that the owner is restarting: it has ended its responses as planned, and will return with the
+// same epoch. stream may be nil.
 func (stream *Stream) OwnerRestarting() {
 	if stream != nil {
-		stream.Epoch, stream.recent = 0, [maxResumes]time.Time{}
+		stream.Epoch, stream.recentResumes = 0, [maxResumes]time.Time{}
 	}
 }
 
-// CountRequest increments the number of requests to resume that may have reached an app. stream may
-// be nil.
+// CountRequest counts a resume request that may have reached an app. stream may be nil.
 func (stream *Stream) CountRequest() {
 	if stream != nil {
-		stream.requested++
+		stream.resumeRequests++
 	}
 }
 
-// AppendHeaders appends the headers of a request to resume. id is the id of the last event.
+// AppendHeaders appends the headers of a resume request. id is the ID of the last event.
 func (stream *Stream) AppendHeaders(dst, id []byte) []byte {
 	if len(id) > 0 {
 		dst = append(dst, lineLastEvent...)
 		dst = append(dst, id...)
 		dst = append(dst, "\r\n"...)
 	}
-	return AppendResumed(dst, stream.requested+1)
+	return AppendResumed(dst, stream.resumeRequests+1)
 }
 
 // AppendResumed appends the line of HeaderResumed with the number n.

@@ -48,7 +48,7 @@ func (c *Conn) Reset(nc net.Conn, options Options) {
 	c.in.mux, _ = nc.(MuxStream)
 	c.in.initialSize = options.ReadBuffer
 	c.in.closeWriteAfterIdle = options.CloseWriteAfterIdle
-	c.headers.in, c.headers.onMemory = &c.in, options.OnHeaderMemory
+	c.headers.in, c.headers.onMemoryChange = &c.in, options.OnHeaderMemory
 	c.out.nc, c.out.sock, c.out.pool = nc, sock, options.Buffers
 	c.SetLimits(options.MaxHeaderBytes, options.MaxTargetBytes, options.MaxHeaderLines)
 	c.SetTimeouts(options.Timeouts)

@@ -17,9 +17,9 @@ type headerReader struct {
 	maxTargetBytes int             // Options.MaxTargetBytes
 	maxLines       int             // Options.MaxHeaderLines
 	timeout        time.Duration   // Timeouts.Header
-	onMemory       func(delta int) // Options.OnHeaderMemory; nil means none
+	onMemoryChange func(delta int) // Options.OnHeaderMemory; nil if not set
 
-	reportedBytes int // bytes of the current header that have been reported to onMemory
+	reportedBytes int // bytes of the current header that have been reported to onMemoryChange
 }
 
 // readRequest parses the header of req while it arrives, and returns its length. At least one byte
@@ -85,7 +85,7 @@ func (in *connReader) skipEmptyLine() (complete bool, err error) {
 
 // readMore waits for more bytes of a header. io.EOF means that no byte of it has arrived.
 func (h *headerReader) readMore(isRequest bool) error {
-	if isRequest && h.onMemory != nil {
+	if isRequest && h.onMemoryChange != nil {
 		h.reportGrowth()
 	}
 	hasBegun := !isRequest || h.in.buffered() > 0
@@ -101,7 +101,7 @@ func (h *headerReader) reportGrowth() {
 	growth := len(h.in.buf) - h.reportedBytes
 	if growth > 0 {
 		h.reportedBytes += growth
-		h.onMemory(growth)
+		h.onMemoryChange(growth)
 	}
 }
 
@@ -110,7 +110,7 @@ func (h *headerReader) reportGrowth() {
 func (h *headerReader) reportEnd() {
 	n := h.reportedBytes
 	h.reportedBytes = 0
-	h.onMemory(-n)
+	h.onMemoryChange(-n)
 	_ = h.in.setReadDeadline(time.Time{}) // the next read sees the error
 }
 

@@ -20,8 +20,8 @@ const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 // errBodyTooLong rejects a body that exceeds defaultMaxBody.
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
-// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime
-// the memory of the request counts towards the limit for incomplete bodies (--max-body-total).
+// readFullBody reads the whole of a body that has not fully arrived or exceeds the buffer. Until it returns, the
+// request's memory counts toward the limit for incomplete bodies (--max-body-total).
 func (conn *Conn) readFullBody() error {
 	call := &conn.call
 	maxBody := call.MaxBody
@@ -35,44 +35,44 @@ func (conn *Conn) readFullBody() error {
 		return err
 	}
 	call.Body.BeginRead()
-	counted, err := conn.readRemaining()
+	charged, err := conn.readRemaining()
 	call.Body.EndRead()
-	if counted > 0 && call.Body.ReleaseMemory() {
+	if charged > 0 && call.Body.ReleaseMemory() {
 		err = reqbody.ErrMemoryLimit
 	}
 	if err != nil {
-		conn.largeBody = nil // release the memory, because sending the response to the client may take long
+		conn.bodyBuf = nil // release the memory, because sending the response to the client may take long
 	}
 	return err
 }
 
-// readRemaining reads the body into largeBody. counted is the number of bytes that it has counted
-// for the request. It is zero for a short body that has already arrived.
-func (conn *Conn) readRemaining() (counted int, err error) {
+// readRemaining reads the rest of the body into bodyBuf. It returns how many bytes it charged to the memory limit for
+// incomplete bodies, which is zero for a small body that has already arrived.
+func (conn *Conn) readRemaining() (charged int, err error) {
 	call := &conn.call
-	conn.largeBody = append(conn.largeBody[:0], call.Body.Buffered...)
+	conn.bodyBuf = append(conn.bodyBuf[:0], call.Body.Buffered...)
 	for body := &call.Request.Body; !body.Done(); {
-		if len(conn.largeBody) == cap(conn.largeBody) {
-			conn.largeBody = append(conn.largeBody, 0)[:len(conn.largeBody)] // grow with the received data
+		if len(conn.bodyBuf) == cap(conn.bodyBuf) {
+			conn.bodyBuf = append(conn.bodyBuf, 0)[:len(conn.bodyBuf)] // grow with the received data
 		}
-		isLarge := len(conn.largeBody) >= buffer.SmallSize
+		isLarge := len(conn.bodyBuf) >= buffer.SmallSize
 		mustWaitForClient := body.Available() == 0
 		if isLarge || mustWaitForClient {
-			counted = call.Body.CountMemory(counted, cap(conn.largeBody), call.MaxBodyTotal)
+			charged = call.Body.CountMemory(charged, cap(conn.bodyBuf), call.MaxBodyTotal)
 		}
 		isBuffered, err := call.Body.ReadToBuffer()
 		if isBuffered {
-			conn.largeBody = append(conn.largeBody, call.Body.Buffered[len(conn.largeBody):]...)
+			conn.bodyBuf = append(conn.bodyBuf, call.Body.Buffered[len(conn.bodyBuf):]...)
 		} else {
 			var n int
-			n, err = body.Read(conn.largeBody[len(conn.largeBody):cap(conn.largeBody)])
-			conn.largeBody = conn.largeBody[:len(conn.largeBody)+n]
+			n, err = body.Read(conn.bodyBuf[len(conn.bodyBuf):cap(conn.bodyBuf)])
+			conn.bodyBuf = conn.bodyBuf[:len(conn.bodyBuf)+n]
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return counted, err
+			return charged, err
 		}
 	}
-	return counted, nil
+	return charged, nil
 }
 
 // requestBody is a request body that the handler reads as it arrives. While the handler does not
@@ -86,8 +86,8 @@ type requestBody struct {
 	mu     struct {
 		sync.Mutex
 		call         *Call // nil means that there is nothing to read
-		bufferedRead int   // number of bytes of the buffered part that were read
-		isRequested  bool  // the client was asked for the body, if it waits for that
+		bufferedRead int   // number of buffered bytes that were read
+		sentContinue bool  // a client that waits for 100 Continue has been sent one
 	}
 }
 
@@ -96,7 +96,7 @@ func (b *requestBody) open(call *Call) {
 	b.closed.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.call, b.mu.bufferedRead, b.mu.isRequested = call, 0, false
+	b.mu.call, b.mu.bufferedRead, b.mu.sentContinue = call, 0, false
 }
 
 // Read implements io.Reader. It returns the buffered part of the body, and then reads from the client.
@@ -124,13 +124,13 @@ func (b *requestBody) readBufferedLocked(call *Call, p []byte) int {
 	return n
 }
 
-// readFromClientLocked reads a part of the body from the client's connection. The first call asks the
-// client for the body, if the client waits for that. The caller must hold mu.
+// readFromClientLocked reads a part of the body from the client's connection. The first call sends a 100 Continue if
+// the client waits for one. The caller must hold mu.
 func (b *requestBody) readFromClientLocked(call *Call, p []byte) (int, error) {
 	disconnect := call.Disconnect
 	disconnect.Disarm()
-	if !b.mu.isRequested {
-		b.mu.isRequested = true
+	if !b.mu.sentContinue {
+		b.mu.sentContinue = true
 		if err := b.conn.call.Pipeline.RequestBody(); err != nil {
 			call.Body.ClientErr = err
 			return 0, err

@@ -38,7 +38,7 @@ type Conn struct {
 
 	unreadHeader   []byte             // request header for fasthttp to read
 	body           requestBody        // the request body for a handler that accepts streams
-	largeBody      []byte             // a request body that does not fit into the buffer
+	bodyBuf        []byte             // a request body that the handler receives as a whole
 	responseHeader []byte             // header of the response
 	emptyResponse  *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
 

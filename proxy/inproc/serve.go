@@ -73,8 +73,8 @@ func (conn *Conn) handle(ctx *fasthttp.RequestCtx) {
 	conn.emptyResponse.CopyTo(conn.response(ctx))
 	ctx.Hijack(nil)
 	ctx.HijackSetNoResponse(false)
-	if cap(conn.largeBody) > maxReusedBody {
-		conn.largeBody = nil
+	if cap(conn.bodyBuf) > maxReusedBody {
+		conn.bodyBuf = nil
 	}
 }
 
@@ -239,7 +239,7 @@ func (conn *Conn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 		conn.unusable = true
 		addr := conn.RemoteAddr()
 		conn.savedRemoteAddr.Store(&addr)
-		conn.call.Body.Buffered, conn.largeBody = nil, nil
+		conn.call.Body.Buffered, conn.bodyBuf = nil, nil
 		_ = conn.Close()
 	}
 	return replacement
@@ -339,7 +339,7 @@ func (conn *Conn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 		if err := conn.readFullBody(); err != nil {
 			return err
 		}
-		setBufferedBody(req, conn.largeBody)
+		setBufferedBody(req, conn.bodyBuf)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ type Refusal uint8 //nolint:errname // mainly a reason, and an error only for Cl
 const (
 	// RefusedNotOwner means that the shard has another owner or no owner.
 	RefusedNotOwner Refusal = iota + 1 //nolint:errname // see Refusal
-	// RefusedHeld means that requests for the shard are queued for now (a route of kind Held). The
+	// RefusedQueued means that requests for the shard are queued for now (a route of kind Queued). The
 	// shard moves to another node, or all shards are paused.
-	RefusedHeld //nolint:errname // see Refusal
+	RefusedQueued //nolint:errname // see Refusal
 	// RefusedNoLease means that the node has no lease.
 	RefusedNoLease //nolint:errname // see Refusal
 	// RefusedNoApp means that the app accepted no connection. Nothing was sent to the app, so the
@@ -29,7 +29,7 @@ func (r Refusal) String() string {
 	switch r {
 	case RefusedNotOwner:
 		return "not-owner"
-	case RefusedHeld:
+	case RefusedQueued:
 		return "held"
 	case RefusedNoLease:
 		return "no-lease"
@@ -58,15 +58,15 @@ func ParseRefusal(text []byte) (r Refusal, ok bool) {
 }
 
 // RefusalFor returns why a node with this route for a shard refuses requests for the shard. A route of
-// kind Held means that requests are queued. Two of its reasons have a more specific refusal.
+// kind Queued means that requests are queued. Two of its reasons have a more specific refusal.
 func RefusalFor(route *Route) Refusal {
 	switch {
-	case route.Kind != Held:
+	case route.Kind != Queued:
 		return RefusedNotOwner
 	case route.Reason == ReasonNoLease:
 		return RefusedNoLease
 	case route.Reason == ReasonOrphaned:
 		return RefusedNotOwner // requests are queued until the shard gets an owner
 	}
-	return RefusedHeld
+	return RefusedQueued
 }

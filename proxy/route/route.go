@@ -6,8 +6,8 @@ import "strconv"
 type Kind uint8
 
 const (
-	// Held means that the request waits in the queue of this node.
-	Held Kind = iota + 1
+	// Queued means that the request waits in the queue of this node.
+	Queued Kind = iota + 1
 	// Local means that the app of this node serves it.
 	Local
 	// Remote means that another node serves it.
@@ -17,7 +17,7 @@ const (
 // String returns the name for metrics and logs.
 func (k Kind) String() string {
 	switch k {
-	case Held:
+	case Queued:
 		return "queued"
 	case Local:
 		return "local"
@@ -27,7 +27,7 @@ func (k Kind) String() string {
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Reason is why a shard is held.
+// Reason is why requests for a shard are queued.
 type Reason uint8
 
 const (
@@ -87,7 +87,7 @@ type Route struct {
 	Kind Kind
 	// Node is the id of the owner. It is empty unless the route is Remote.
 	Node string
-	// Reason is set only if the route is Held.
+	// Reason is set only if the route is Queued.
 	Reason Reason
 	// Instance is the app instance of this node that serves the shard, counted from zero. It is zero
 	// unless the route is Local.

@@ -58,8 +58,8 @@ func NewTable(spec TableSpec) *Table {
 	indexOf := make(map[Route]uint16)
 	for s := range table.routeIndex {
 		r := spec.Route(shardmap.Shard(s))
-		if r.Kind != Local && r.Kind != Remote && r.Kind != Held {
-			r = Route{Kind: Held, Reason: ReasonOrphaned}
+		if r.Kind != Local && r.Kind != Remote && r.Kind != Queued {
+			r = Route{Kind: Queued, Reason: ReasonOrphaned}
 		}
 		i, ok := indexOf[r]
 		if !ok {

@@ -209,7 +209,7 @@ func (p *Pools) PoolFor(shard shardmap.Shard, table *route.Table) *connpool.Pool
 		return p.App(dest.Instance)
 	case route.Remote:
 		return p.Peers.Pool(dest.Node)
-	case route.Held:
+	case route.Queued:
 	}
 	return nil
 }
