@@ -70,7 +70,7 @@ func (n *Node) leaderEnd(leader string, term uint64, hasHigherTerm bool) eventlo
 	state := n.fsm.state.Load()
 	hasHandedOver := slices.Contains(state.FormerMembers(), id) && !state.IsDropped(id) && !state.Policy().IsDraining(id)
 	end.IsStopping = n.view.IsLeavingOrLeft(leader) || state.Restarting(id) || hasHandedOver
-	end.HasContact = n.raft.HasRecentContact() && n.campaigner.MissedLeader() != leader
+	end.HeardRecently = n.raft.HasRecentContact() && n.campaigner.MissedLeader() != leader
 	return end
 }
 

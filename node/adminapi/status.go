@@ -8,8 +8,8 @@ import (
 	"shardway/node/leaderloop"
 )
 
-// nodeState returns the state of this node, as docs/internals/protocol.md names it, computed from a snapshot. All
-// parts of one status use the same snapshot, so that they are consistent.
+// nodeState returns the state of this node, using the names of docs/internals/protocol.md. All parts of a status are
+// computed from the same snapshot, so that they are consistent.
 func (a *API) nodeState(s snapshot) string {
 	replicated := s.replicated
 	switch {
@@ -18,11 +18,11 @@ func (a *API) nodeState(s snapshot) string {
 	case a.options.Agent.IsLeaving():
 		return "draining"
 	case a.options.IsStopRequested():
-		return "stopping" // a restart in place: the node keeps its shards
+		return "stopping" // asked to stop without leaving: the node restarts in place and keeps its shards
 	}
 	isGateway, isDrained, hasLeader := a.options.Gateway, a.options.View.IsDrained(), s.leader != ""
 	isInMap := replicated.Proposed().IsMember(a.options.Self)
-	if hasMap := replicated.Committed().Epoch() != 0; !hasMap {
+	if replicated.Committed().Epoch() == 0 { // no map yet
 		if hasLeader {
 			return "joining"
 		}

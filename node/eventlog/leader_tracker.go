@@ -9,44 +9,44 @@ import (
 
 // Reasons of the event that a leader was lost.
 const (
-	// LostQuorum means that the leader had no contact to a quorum. Only the leader itself reports it.
+	// LostQuorum means that the leader lost contact with a quorum. Only the leader itself reports it.
 	LostQuorum = "quorum-lost"
 	// LostSteppedDown means that the leader transferred its leadership. Only the leader itself reports it.
 	LostSteppedDown = "stepped-down"
 	// LostHigherTerm means that another server started an election in a higher term.
 	LostHigherTerm = "higher-term"
-	// LostShutdown means that the leader stops or restarts.
+	// LostShutdown means that the leader stopped or restarted.
 	LostShutdown = "shutdown"
-	// LostDiskStalled means that a write to the disk of the leader stalled. Only the leader itself reports it.
+	// LostDiskStalled means that a disk write on the leader stalled. Only the leader itself reports it.
 	LostDiskStalled = "disk-stalled"
-	// LostUnreachable means that the reporting node received no messages of the leader any more, or that the process of
-	// the leader has ended.
+	// LostUnreachable means that the reporting node stopped receiving messages from the leader, or that the leader's
+	// process exited.
 	LostUnreachable = "unreachable"
 )
 
-// LostReasons returns all reasons of the event that a leader was lost.
+// LostReasons returns every possible Reason of an event.LeaderLost.
 func LostReasons() []string {
 	return []string{LostQuorum, LostSteppedDown, LostHigherTerm, LostShutdown, LostDiskStalled, LostUnreachable}
 }
 
-// LeaderEnd describes the end of a leadership, as one node sees it.
+// LeaderEnd describes how a leadership ended, as seen by one node.
 type LeaderEnd struct {
-	// IsSelf means that the reporting node was the leader.
+	// IsSelf is set if the reporting node was the leader.
 	IsSelf bool
-	// IsStopping means that the leader stops or restarts.
+	// IsStopping is set if the leader is stopping or restarting.
 	IsStopping bool
-	// HasSteppedDown means that the reporting node asked another server to take over its leadership.
+	// HasSteppedDown is set if the reporting node asked another server to take over its leadership.
 	HasSteppedDown bool
-	// IsDiskStalled means that a write to the disk of the reporting node stalls.
+	// IsDiskStalled is set if a disk write on the reporting node has stalled.
 	IsDiskStalled bool
-	// HasHigherTerm means that Raft's term is higher than the term of the leader.
+	// HasHigherTerm is set if Raft's term is higher than the leader's.
 	HasHigherTerm bool
-	// HasContact means that the reporting node received messages of the leader recently, and has not started an election
-	// because the leader did not respond or its process has ended.
-	HasContact bool
+	// HeardRecently is set if the reporting node heard from the leader recently, and did not itself call an
+	// election because the leader was silent or its process had exited.
+	HeardRecently bool
 }
 
-// Reason returns the reason of the event that the leader was lost.
+// Reason returns the Reason for the event.LeaderLost.
 func (e LeaderEnd) Reason() string {
 	switch {
 	case e.IsStopping:
@@ -59,37 +59,37 @@ func (e LeaderEnd) Reason() string {
 		return LostHigherTerm
 	case e.IsSelf:
 		return LostQuorum
-	case e.HasContact: // only an election in a higher term ends a leadership that still works
+	case e.HeardRecently: // only an election in a higher term ends a leadership that still works
 		return LostHigherTerm
 	}
 	return LostUnreachable
 }
 
-// LeaderTracker records changes of the leader. Its methods may be called from any goroutine.
+// LeaderTracker records leader changes. Its methods may be called from any goroutine.
 type LeaderTracker struct {
 	ring *event.Ring
-	// end describes the end of the leadership of a node in a term. hasHigherTerm means that Raft has a higher term now.
+	// end describes how the leadership of a node in a term ended. hasHigherTerm is set if Raft has a higher term now.
 	end func(leader string, term uint64, hasHigherTerm bool) LeaderEnd
 
 	// mu protects the following fields, which describe the most recent leader event.
 	mu     sync.Mutex
 	leader string
 	term   uint64
-	lostAt time.Time // when this node noticed the loss of its own leadership; zero means that it noticed none
+	lostAt time.Time // when this node noticed that it lost its own leadership; zero if it has not
 }
 
-// ownLossDelay is how long the event of the loss of the own leadership waits for a higher term. A leader that learns of a
-// higher term stops leading before it has written that term to its disk.
+// ownLossDelay is how long a node waits for a higher term before it reports the loss of its own leadership. A leader
+// that learns of a higher term steps down before it has written that term to disk.
 const ownLossDelay = 100 * time.Millisecond
 
-// NewLeaderTracker returns a LeaderTracker that writes to ring. end describes the end of the leadership of a node in a
-// term, for the reason of the event; hasHigherTerm means that Raft has a higher term now.
+// NewLeaderTracker returns a LeaderTracker that writes to ring. end describes how the leadership of a node in a term
+// ended; hasHigherTerm is set if Raft has a higher term now.
 func NewLeaderTracker(ring *event.Ring, end func(leader string, term uint64, hasHigherTerm bool) LeaderEnd) *LeaderTracker {
 	return &LeaderTracker{ring: ring, end: end}
 }
 
-// Observe records a change of the leader or the term, as far as this node knows. currentTerm returns
-// Raft's term, and currentLeader the node that leads; empty means that there is no leader.
+// Observe records a change of leader or term, as known to this node. currentTerm returns Raft's term, and currentLeader
+// the leading node, or an empty string if there is none.
 func (t *LeaderTracker) Observe(currentTerm func() uint64, currentLeader func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

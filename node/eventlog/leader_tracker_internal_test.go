@@ -24,7 +24,7 @@ func TestReasonOfALostLeader(t *testing.T) {
 		{"another node stops", LeaderEnd{IsStopping: true, HasHigherTerm: true}, LostShutdown},
 		{"another node is unreachable", LeaderEnd{}, LostUnreachable},
 		{"another node is unreachable, and this one campaigned", LeaderEnd{HasHigherTerm: true}, LostUnreachable},
-		{"an election against a leader that responds", LeaderEnd{HasContact: true}, LostHigherTerm},
+		{"an election against a leader that responds", LeaderEnd{HeardRecently: true}, LostHigherTerm},
 	} {
 		if got := test.end.Reason(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -42,7 +42,7 @@ func TestOwnLossWaitsForTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := event.NewRing(event.Options{Node: "a"})
 		tracker := NewLeaderTracker(ring, func(leader string, _ uint64, hasHigherTerm bool) LeaderEnd {
-			return LeaderEnd{IsSelf: leader == "a", HasHigherTerm: hasHigherTerm, HasContact: true}
+			return LeaderEnd{IsSelf: leader == "a", HasHigherTerm: hasHigherTerm, HeardRecently: true}
 		})
 		observe := func(term uint64, leader string) {
 			tracker.Observe(func() uint64 { return term }, func() string { return leader })

@@ -49,13 +49,13 @@ func movedShards(base, next *shardmap.Map) []event.MovedShards {
 	return lists
 }
 
-// instanceNumbers returns the numbers of app instances for moves. hasInstances means that a node has several
+// instanceNumbers returns the numbers of app instances for moves. includeInstances is set if a node has several
 // instances; otherwise all numbers are zero.
-type instanceNumbers struct{ hasInstances bool }
+type instanceNumbers struct{ includeInstances bool }
 
 // from returns the number of the instance that a shard leaves; zero means none.
 func (in instanceNumbers) from(move shardmap.Move) int {
-	if !in.hasInstances || move.From == "" {
+	if !in.includeInstances || move.From == "" {
 		return 0
 	}
 	return move.FromInstance.Number()
@@ -63,7 +63,7 @@ func (in instanceNumbers) from(move shardmap.Move) int {
 
 // to returns the number of the instance that receives a shard; zero means none.
 func (in instanceNumbers) to(move shardmap.Move) int {
-	if !in.hasInstances || move.To == "" {
+	if !in.includeInstances || move.To == "" {
 		return 0
 	}
 	return move.ToInstance.Number()

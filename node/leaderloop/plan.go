@@ -10,13 +10,14 @@ import (
 	"shardway/node/control"
 )
 
-// planResult is the response of the leader loop to a request for a plan.
+// planResult is the leader loop's response to a plan request.
 type planResult struct {
 	plan leader.Plan
 	err  error
 }
 
-// Plan requests the plan from the leader loop.
+// Plan returns the shard moves that the leader intends to make next. It returns control.ErrNotLeader if this node does
+// not lead.
 func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	response := make(chan planResult, 1)
 	select {
@@ -31,8 +32,8 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 		return api.Plan{}, translatePolicyError(result.err)
 	}
 	views, _ := l.View(ctx)
-	hasInstances := slices.ContainsFunc(views, func(member leader.MemberView) bool { return InstanceCount(member) > 1 })
-	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves, hasInstances), Resumed: groupMoves(result.plan.Resumed, hasInstances)}
+	includeInstances := slices.ContainsFunc(views, func(member leader.MemberView) bool { return InstanceCount(member) > 1 })
+	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves, includeInstances), Resumed: groupMoves(result.plan.Resumed, includeInstances)}
 	if result.plan.Pause > 0 {
 		plan.Pause = timingrules.Short(result.plan.Pause)
 	}
@@ -42,9 +43,9 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	return plan, nil
 }
 
-// groupMoves combines the moves that differ only in the shard. hasInstances means that the result contains
-// the app instances.
-func groupMoves(moves []leader.PlannedMove, hasInstances bool) []api.PlannedMoves {
+// groupMoves combines moves that differ only in the shard. If includeInstances is set, each move also names its app
+// instances.
+func groupMoves(moves []leader.PlannedMove, includeInstances bool) []api.PlannedMoves {
 	groups, groupIndex := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
 	for _, move := range moves {
 		key := move
@@ -53,10 +54,10 @@ func groupMoves(moves []leader.PlannedMove, hasInstances bool) []api.PlannedMove
 		if !ok {
 			i, groupIndex[key] = len(groups), len(groups)
 			groups = append(groups, api.PlannedMoves{From: string(move.From), To: string(move.To), Why: move.Reason, Proposed: move.Proposed})
-			if hasInstances && move.From != "" {
+			if includeInstances && move.From != "" {
 				groups[i].FromInstance = move.FromInstance.Number()
 			}
-			if hasInstances && move.To != "" {
+			if includeInstances && move.To != "" {
 				groups[i].ToInstance = move.ToInstance.Number()
 			}
 		}

@@ -49,7 +49,7 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 		return
 	}
 	if level == hclog.Error {
-		omitted, ok := s.limit.pass(msg)
+		omitted, ok := s.limit.allow(msg)
 		if !ok {
 			return
 		}

@@ -7,34 +7,34 @@ import (
 )
 
 const (
-	// repeatInterval is the shortest time between two writes of the same message.
+	// repeatInterval is the minimum time between two writes of the same message.
 	repeatInterval = time.Minute
-	// maxTexts is the number of different messages that are counted separately within quiet.
-	maxTexts = 64
-	// maxText is the largest length of a written message, in bytes.
-	maxText = 1 << 10
+	// maxMessages is the number of different messages that are tracked separately within repeatInterval.
+	maxMessages = 64
+	// maxMessageLen is the maximum length of a written message, in bytes.
+	maxMessageLen = 1 << 10
 )
 
-// repeatLimit permits each message once per quiet, and at most maxTexts+1 different messages in that time: some
-// messages contain text that other hosts have sent. It deletes messages that have not occurred for quiet.
+// repeatLimit permits each message once per repeatInterval, and up to maxMessages+1 different messages in that time.
+// The second limit is needed because some messages contain text sent by other hosts. Messages not seen for
+// repeatInterval are dropped.
 type repeatLimit struct {
-	mu   sync.Mutex // protects the following fields
-	seen map[string]*repeatedText
-	rest repeatedText // shared by all messages that do not fit in seen
+	mu       sync.Mutex // protects the following fields
+	seen     map[string]*repeatedText
+	overflow repeatedText // shared by all messages beyond maxMessages
 }
 
 // repeatedText contains the state of one message.
 type repeatedText struct {
-	last time.Time // time of the last write
-	left int       // number of messages that were omitted since then
+	last       time.Time // time of the last write
+	suppressed int       // number of repetitions omitted since then
 }
 
-// newLimit returns a limit that has not seen any message.
 func newLimit() *repeatLimit { return &repeatLimit{seen: make(map[string]*repeatedText)} }
 
-// pass reports whether msg may be written now. left is the number of omitted repetitions since the last
-// write. If there are already maxTexts messages, all further ones count as the same message.
-func (l *repeatLimit) pass(msg string) (left int, ok bool) {
+// allow reports whether msg may be written now. suppressed is the number of repetitions omitted since the last write.
+// Once maxMessages messages are tracked, all further ones count as the same message.
+func (l *repeatLimit) allow(msg string) (suppressed int, ok bool) {
 	now := time.Now()
 	key := keyOf(msg)
 	l.mu.Lock()
@@ -42,43 +42,42 @@ func (l *repeatLimit) pass(msg string) (left int, ok bool) {
 	r := l.seen[key]
 	switch {
 	case r != nil:
-	case len(l.seen) < maxTexts || l.forget(now):
+	case len(l.seen) < maxMessages || l.evictStale(now):
 		r = &repeatedText{}
 		l.seen[key] = r
 	default:
-		r = &l.rest
+		r = &l.overflow
 	}
 	if !r.last.IsZero() && now.Sub(r.last) < repeatInterval {
-		r.left++
+		r.suppressed++
 		return 0, false
 	}
-	left, r.left, r.last = r.left, 0, now
-	return left, true
+	suppressed, r.suppressed, r.last = r.suppressed, 0, now
+	return suppressed, true
 }
 
-// forget deletes the messages that were not written for quiet, and reports whether seen has room for another
-// message now.
-func (l *repeatLimit) forget(now time.Time) bool {
+// evictStale drops the messages not written for repeatInterval, and reports whether seen now has room for another one.
+func (l *repeatLimit) evictStale(now time.Time) bool {
 	for key, r := range l.seen {
 		if now.Sub(r.last) >= repeatInterval {
-			l.rest.left += r.left
+			l.overflow.suppressed += r.suppressed
 			delete(l.seen, key)
 		}
 	}
-	return len(l.seen) < maxTexts
+	return len(l.seen) < maxMessages
 }
 
-// keyOf returns the part of a message that identifies it. Many messages of memberlist end with a remote
-// address, whose port differs each time, so keyOf removes it.
+// keyOf returns the part of a message that identifies it. keyOf cuts the remote address that ends many memberlist
+// messages, because its port differs each time.
 func keyOf(msg string) string {
 	msg, _, _ = strings.Cut(msg, " from=")
 	return truncateText(msg)
 }
 
-// truncateText truncates a message to maxText bytes.
+// truncateText truncates a message to maxMessageLen bytes.
 func truncateText(msg string) string {
-	if len(msg) <= maxText {
+	if len(msg) <= maxMessageLen {
 		return msg
 	}
-	return strings.ToValidUTF8(msg[:maxText], "") + "…"
+	return strings.ToValidUTF8(msg[:maxMessageLen], "") + "…"
 }

@@ -15,26 +15,26 @@ func TestLimitForgets(t *testing.T) {
 		l := newLimit()
 		flood := func() (passed int) {
 			for i := range 10_000 {
-				if _, ok := l.pass(fmt.Sprintf("failed: read tcp 10.0.0.1:7946->10.0.0.2:%d", i)); ok {
+				if _, ok := l.allow(fmt.Sprintf("failed: read tcp 10.0.0.1:7946->10.0.0.2:%d", i)); ok {
 					passed++
 				}
 			}
 			return passed
 		}
-		if n := flood(); n > maxTexts+1 {
+		if n := flood(); n > maxMessages+1 {
 			t.Errorf("%d lines of a flood were written at once", n)
 		}
-		if _, ok := l.pass("something else"); ok {
+		if _, ok := l.allow("something else"); ok {
 			t.Error("written though there is no place: the bound does not hold")
 		}
 		time.Sleep(repeatInterval)
-		if left, ok := l.pass("something else"); !ok || left != 0 {
-			t.Errorf("pass = %d, %v after the flood, want it written", left, ok)
+		if suppressed, ok := l.allow("something else"); !ok || suppressed != 0 {
+			t.Errorf("allow = %d, %v after the flood, want it written", suppressed, ok)
 		}
-		if n := flood(); n > maxTexts+1 {
+		if n := flood(); n > maxMessages+1 {
 			t.Errorf("%d lines of a flood were written at once", n)
 		}
-		if n := len(l.seen); n > maxTexts {
+		if n := len(l.seen); n > maxMessages {
 			t.Errorf("%d texts are remembered", n)
 		}
 	})
@@ -45,7 +45,7 @@ func TestLimitTakesOneTextFromManyAddressesForOne(t *testing.T) {
 		l := newLimit()
 		passed := 0
 		for i := range 1000 {
-			if _, ok := l.pass(fmt.Sprintf("failed to receive: EOF from=10.0.0.1:%d", i)); ok {
+			if _, ok := l.allow(fmt.Sprintf("failed to receive: EOF from=10.0.0.1:%d", i)); ok {
 				passed++
 			}
 		}
@@ -53,10 +53,10 @@ func TestLimitTakesOneTextFromManyAddressesForOne(t *testing.T) {
 			t.Errorf("%d lines, want 1", passed)
 		}
 		time.Sleep(repeatInterval)
-		if left, ok := l.pass("failed to receive: EOF from=10.0.0.1:1"); !ok || left != 999 {
-			t.Errorf("pass = %d, %v, want 999 left out", left, ok)
+		if suppressed, ok := l.allow("failed to receive: EOF from=10.0.0.1:1"); !ok || suppressed != 999 {
+			t.Errorf("allow = %d, %v, want 999 left out", suppressed, ok)
 		}
-		if got := truncateText(strings.Repeat("é", maxText)); len(got) > maxText+3 {
+		if got := truncateText(strings.Repeat("é", maxMessageLen)); len(got) > maxMessageLen+3 {
 			t.Errorf("a text of %d bytes is written", len(got))
 		}
 	})

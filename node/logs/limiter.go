@@ -10,14 +10,13 @@ const (
 	// are limited separately; all further peers share one limit.
 	minInterval = time.Second
 	maxPeers    = 256
-	// maxWord is the length to which Cut truncates. It is enough for a node ID, a disk ID, or the name and
-	// address of a requester.
+	// maxWord is the length to which Cut truncates. This is enough for a node ID, a disk ID, or a requester's name and
+	// address.
 	maxWord = 256
 )
 
-// PeerLimiter limits log lines to one per second and peer, so that a peer that causes many lines does not hide
-// the lines about other peers. The zero value is ready for use. Its methods may be called from any
-// goroutine.
+// PeerLimiter limits log lines to one per second and peer, so that a noisy peer does not drown out the others. The zero
+// value is ready for use. Its methods may be called from any goroutine.
 type PeerLimiter struct {
 	mu   sync.Mutex           // protects last
 	last map[string]time.Time // time of the last line, by peer; "" stands for all peers beyond maxPeers
@@ -48,5 +47,5 @@ func (l *PeerLimiter) Pass(peer string) bool {
 	return true
 }
 
-// Cut truncates a text that another process has sent to maxWord bytes, for the log.
+// Cut truncates text received from another process to maxWord bytes, for logging.
 func Cut(word string) string { return word[:min(len(word), maxWord)] }

@@ -13,8 +13,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Survivor describes the state of the cluster in a data directory. Among several survivors, the one with the
-// highest Entry, and then the highest Index, has the newest state.
+// Survivor describes the state of the cluster in a data directory. Among several survivors, the one with the highest
+// EntryTerm, and then the highest Index, has the newest state.
 type Survivor struct {
 	Node    string `json:"node"`
 	Cluster string `json:"cluster"`
@@ -32,7 +32,7 @@ type Survivor struct {
 	state *ack.State
 }
 
-// Peer is one node of the old cluster. Here means that it is the node of the data directory.
+// Peer is one node of the old cluster. Here is set for the node that the data directory belongs to.
 type Peer struct {
 	ID     string `json:"id"`
 	Voter  bool   `json:"voter"`
@@ -46,14 +46,14 @@ func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	if err != nil {
 		return Survivor{}, err
 	}
-	replayed := &replay{state: ack.NewState()}
+	replayed := &logReplayer{state: ack.NewState()}
 	raftState, err := consensus.Replay(stores, replayed)
 	if err != nil {
 		return Survivor{}, err
 	}
 	state := replayed.state
 	if !state.Bootstrapped() {
-		return Survivor{}, fmt.Errorf("recovery: node %q has no entry of its cluster in its log: recover another survivor", dir.Node())
+		return Survivor{}, fmt.Errorf("recovery: the log of node %q contains no bootstrap entry: recover from another survivor", dir.Node())
 	}
 	return Survivor{
 		Node: dir.Node(), Cluster: state.ClusterID(), Shards: state.Shards(), Epoch: uint64(state.Committed().Epoch()),
@@ -63,8 +63,9 @@ func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	}, nil
 }
 
-// peers returns the nodes of servers and of the committed map, sorted by ID. here is the node of the data directory.
-func peers(servers []consensus.Server, committed *shardmap.Map, here string) []Peer {
+// peers returns the nodes of servers and of the committed map, sorted by ID. localID is the node that the data
+// directory belongs to.
+func peers(servers []consensus.Server, committed *shardmap.Map, localID string) []Peer {
 	known := map[string]Peer{}
 	for _, server := range servers {
 		known[server.Node()] = Peer{Voter: server.Voter}
@@ -76,20 +77,20 @@ func peers(servers []consensus.Server, committed *shardmap.Map, here string) []P
 	}
 	all := make([]Peer, 0, len(known))
 	for id, peer := range known {
-		peer.ID, peer.Here = id, id == here
+		peer.ID, peer.Here = id, id == localID
 		all = append(all, peer)
 	}
 	slices.SortFunc(all, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
-// replay is the replicated state while readSurvivor reads a log.
-type replay struct{ state *ack.State }
+// logReplayer rebuilds the replicated state from a Raft log.
+type logReplayer struct{ state *ack.State }
 
-var _ consensus.FSM = (*replay)(nil)
+var _ consensus.FSM = (*logReplayer)(nil)
 
-// Apply applies an entry. It returns an error if the entry is invalid, which ends the replay.
-func (r *replay) Apply(index, term uint64, data []byte) any {
+// Apply applies an entry. It returns an error if the entry is invalid, which stops the replay.
+func (r *logReplayer) Apply(index, term uint64, data []byte) any {
 	s, _, err := r.state.Apply(index, term, data)
 	if err != nil {
 		return err
@@ -99,10 +100,10 @@ func (r *replay) Apply(index, term uint64, data []byte) any {
 }
 
 // Snapshot returns the encoded state.
-func (r *replay) Snapshot() ([]byte, error) { return r.state.MarshalBinary() }
+func (r *logReplayer) Snapshot() ([]byte, error) { return r.state.MarshalBinary() }
 
 // Restore replaces the state by that of a snapshot.
-func (r *replay) Restore(b []byte) error {
+func (r *logReplayer) Restore(b []byte) error {
 	s, err := ack.DecodeState(b)
 	if err == nil {
 		r.state = s
