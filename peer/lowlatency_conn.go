@@ -49,23 +49,23 @@ type nonBlockingReader interface {
 // A read that a timer interrupts and that starts again therefore sees pending data within the
 // timer interval.
 //
-// At most one goroutine may read at a time.
+// Only one goroutine may read at a time.
 type lowLatencyConn struct {
 	*net.TCPConn
 	socket readWriter
 
-	poller    *readPoller // nil means that reads are not polled
+	poller    *readPoller // nil disables polling
 	pollerOff atomic.Bool // reads wait for the runtime poller only
 	fastReads int         // reads for which fastPollInterval applies; used by the reader only
-	// interceptor receives all writes; nil means that they go to the socket. It is atomic because
-	// closing the port sends a TLS alert from any goroutine.
+	// interceptor receives all writes; nil sends them to the socket. It is atomic because closing the port sends a TLS
+	// alert from any goroutine.
 	interceptor atomic.Pointer[func([]byte)]
 
 	// mu protects the following fields.
 	mu           sync.Mutex
 	readDeadline time.Time // deadline that the reader has set; zero means none
-	pollAt       time.Time // when to interrupt the current read; zero means no read, or interrupted
-	interrupted  bool      // the socket has a deadline in the past in place of readDeadline
+	pollAt       time.Time // when to interrupt the current read; zero if there is none or it was interrupted
+	interrupted  bool      // the socket's deadline is set in the past, instead of to readDeadline
 }
 
 // newLowLatencyConn makes reads of a TCP connection low-latency. It returns other connections
@@ -82,19 +82,19 @@ func newLowLatencyConn(netConn net.Conn, poller *readPoller) net.Conn {
 	return conn
 }
 
-// disablePolling disables polling for a connection from an address that belongs to no node, until
-// applyKind. Otherwise such an idle connection would cost 20 polls per second, and 200 in an
-// overloaded process. No read or write may be in progress.
+// disablePolling disables polling for a connection from an address that belongs to no node, until applyKind is called.
+// Otherwise each such idle connection would cost 20 polls per second, or 200 in an overloaded process. No read or write
+// may be in progress.
 func disablePolling(netConn net.Conn) {
 	if conn, ok := netConn.(*lowLatencyConn); ok {
 		conn.pollerOff.Store(true)
 	}
 }
 
-// applyKind configures the connection for the kind of its stream. Streams of requests are not
-// polled, because there are many of them, and a machine is overloaded by them. It returns the
-// connection to use if nothing wraps netConn: a stream with one request reads the socket directly.
-// No read or write may be in progress.
+// applyKind configures the connection for the kind of stream it carries. Request streams are not polled: there are many
+// of them, and polling them all would overload the machine. applyKind returns the connection that a caller without a
+// TLS layer should use from now on. For a Forward stream, which carries a single request, that is the bare TCP
+// connection. No read or write may be in progress.
 func applyKind(netConn net.Conn, kind Kind) net.Conn {
 	conn, ok := netConn.(*lowLatencyConn)
 	if !ok {
@@ -138,8 +138,8 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 	}
 }
 
-// adjustPolling selects the polling interval of the next reads. foundByPoll means that a poll has
-// found data that the runtime poller had not delivered.
+// adjustPolling selects the polling interval of the next reads. foundByPoll is set if a poll found data that the
+// runtime poller had not delivered.
 func (c *lowLatencyConn) adjustPolling(foundByPoll bool) {
 	if foundByPoll {
 		c.fastReads = fastReadCount
@@ -155,7 +155,7 @@ func (c *lowLatencyConn) startRead(due time.Time) {
 	c.pollAt = due
 }
 
-// interruptIfDue interrupts the current read if its time has come.
+// interruptIfDue interrupts the current read if it is due.
 func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +166,7 @@ func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read also fails
 }
 
-// endRead reports whether the read that has ended was interrupted. It then restores the deadline
-// of the reader.
+// endRead reports whether the read that just returned was interrupted. If so, it restores the reader's deadline.
 func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +230,7 @@ func (c *lowLatencyConn) pollInterval() time.Duration {
 	return slowPollInterval
 }
 
-// deadlinePassed reports whether the deadline of the reader has passed.
+// deadlinePassed reports whether the reader's deadline has passed.
 func (c *lowLatencyConn) deadlinePassed(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // pollerTick is how often the poller checks which reads to interrupt.
 const pollerTick = clock.MinInterval
 
-// readPoller interrupts the reads of low-latency connections, so that they check the socket. All
-// connections share one timer, because a deadline for each read would wake an idle process dozens
-// of times a second. A clock.Scheduler is a timer, so no backlog delays it.
+// readPoller periodically interrupts blocked reads of low-latency connections, so that they check the socket themselves
+// instead of waiting for an overloaded runtime poller. All connections share one timer, because a deadline for each
+// read would wake an idle process dozens of times a second. A clock.Scheduler runs on a timer, which no backlog delays.
 type readPoller struct {
 	latency schedLatency
 
@@ -51,8 +51,7 @@ func (rp *readPoller) run(ctx context.Context, scheduler *clock.Scheduler) {
 	}
 }
 
-// interruptDue interrupts the reads whose time has come, or comes closer to now than to the next
-// tick.
+// interruptDue interrupts every read that is due, rounded to the nearest tick.
 func (rp *readPoller) interruptDue(now time.Time) {
 	now = now.Add(pollerTick / 2)
 	rp.mu.Lock()
