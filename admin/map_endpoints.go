@@ -33,7 +33,7 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if values.has("wait") && !values.has("after") {
-		return missing("after", "say with wait which epoch you have, as in ?after=17&wait=30s")
+		return missing("after", "wait requires the epoch you already have, as in ?after=17&wait=30s")
 	}
 	if values.has("after") {
 		s.waitMap(w, r, after, min(wait, api.MaxWait))

@@ -173,7 +173,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"GET", "/v1/map?after=x", "", nil, 400, `after = "x" is not a whole number: give a value such as 17`},
 		{"GET", "/v1/map?after=1&wait=soon", "", nil, 400, `wait = "soon" is not a duration: give a value such as 30s`},
 		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is not a duration: give a value such as 30s`},
-		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: say with wait which epoch you have, as in ?after=17&wait=30s`},
+		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: wait requires the epoch you already have, as in ?after=17&wait=30s`},
 		{"GET", "/v1/locate", "", nil, 400, "key is missing: give the key that requests carry, as in ?key=alice"},
 		{"GET", "/v1/locate?key=", "", nil, 400, `key = "" is empty: give the key of a request`},
 		{"POST", "/v1/remove", "", nil, 400, `node is missing: say which node to remove, as in {"node":"n3"} or ?node=n3`},

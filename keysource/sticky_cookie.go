@@ -12,19 +12,19 @@ import (
 // DefaultCookieName is the name of the sticky cookie unless the configuration has another one.
 const DefaultCookieName = "Shardway-Key"
 
-// maxCookieText is the maximum length of the name, the path and the domain of the sticky cookie.
-const maxCookieText = 255
+// maxCookieAttrLen is the maximum length of the sticky cookie's name, path and domain.
+const maxCookieAttrLen = 255
 
-// CookieScope contains the attributes of the sticky cookie that decide in which requests a client sends
-// it, and under which name. It is a part of the key configuration, because a node that reads another
-// cookie finds another key. The zero value stands for the defaults.
+// CookieScope contains the sticky cookie's name and the attributes that determine in which requests a client sends it.
+// It is part of the key configuration, because a node that reads a different cookie would derive a different key. The
+// zero value stands for the defaults.
 type CookieScope struct {
 	Name   string `json:"name,omitempty"`   // empty means DefaultCookieName
 	Path   string `json:"path,omitempty"`   // empty means /
-	Domain string `json:"domain,omitempty"` // in lower case; empty means the host of the request only
+	Domain string `json:"domain,omitempty"` // lowercase; empty means only the host of the request
 }
 
-// SameSite is the attribute of the same name of a cookie.
+// SameSite is the value of a cookie's SameSite attribute.
 type SameSite string
 
 // The values of SameSite.
@@ -38,9 +38,9 @@ const (
 type StickyCookie struct {
 	CookieScope
 	SameSite     SameSite      // empty means SameSiteLax
-	MaxAge       time.Duration // zero means that the cookie ends with the session of the browser
-	AlwaysSecure bool          // otherwise the cookie has Secure if the client uses TLS
-	AllowScripts bool          // scripts in the browser can read the cookie: it has no HttpOnly
+	MaxAge       time.Duration // zero means that the cookie expires with the browser session
+	AlwaysSecure bool          // set Secure even if the client does not use TLS
+	AllowScripts bool          // omit HttpOnly, so that scripts in the browser can read the cookie
 }
 
 // withoutDefaults returns the scope in canonical form: default values are empty.
@@ -55,7 +55,7 @@ func (scope CookieScope) withoutDefaults() CookieScope {
 	return scope
 }
 
-// WithDefaults returns the scope with the defaults in place of empty values.
+// WithDefaults returns the scope with empty values replaced by the defaults.
 func (scope CookieScope) WithDefaults() CookieScope {
 	if scope.Name == "" {
 		scope.Name = DefaultCookieName
@@ -80,16 +80,16 @@ func hasPrefixFold(text, prefix string) bool {
 	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
 }
 
-// Check returns the first mistake, as a *valueerr.Error whose Key is the name of the parameter.
+// Check returns the first error found, a *valueerr.Error whose Key names the parameter.
 func (scope CookieScope) Check() error {
 	scope = scope.WithDefaults()
 	wrong := func(key, value, wrong, remedy string) error {
 		return &valueerr.Error{Key: key, Value: value, Wrong: wrong, Remedy: remedy}
 	}
 	switch {
-	case len(scope.Name) > maxCookieText || !fieldname.IsToken(scope.Name):
+	case len(scope.Name) > maxCookieAttrLen || !fieldname.IsToken(scope.Name):
 		return wrong("name", scope.Name, "not the name of a cookie (RFC 6265, section 4.1.1)", "use letters, digits and signs like - and _, such as app-key")
-	case len(scope.Path) > maxCookieText || !isCookiePath(scope.Path):
+	case len(scope.Path) > maxCookieAttrLen || !isCookiePath(scope.Path):
 		return wrong("path", scope.Path, "not a plain path", "write it like /app, without %, empty segments, . and ..")
 	case scope.Domain != "" && !isCookieDomain(scope.Domain):
 		return wrong("domain", scope.Domain, "not a domain that a cookie can have", "write it like example.com, without a dot in front, a port or an address")
@@ -101,7 +101,7 @@ func (scope CookieScope) Check() error {
 	return nil
 }
 
-// isCookiePath reports whether all clients and apps read the path in the same way.
+// isCookiePath reports whether all clients and apps interpret the path alike.
 func isCookiePath(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.Contains(path, "//") {
 		return false
@@ -116,7 +116,7 @@ func isCookiePath(path string) bool {
 
 // isCookieDomain reports whether domain is a host name of at least two labels.
 func isCookieDomain(domain string) bool {
-	if _, err := netip.ParseAddr(domain); err == nil || len(domain) > maxCookieText || !strings.Contains(domain, ".") {
+	if _, err := netip.ParseAddr(domain); err == nil || len(domain) > maxCookieAttrLen || !strings.Contains(domain, ".") {
 		return false
 	}
 	for label := range strings.SplitSeq(domain, ".") {
@@ -128,14 +128,14 @@ func isCookieDomain(domain string) bool {
 	return true
 }
 
-// isNotInLabel reports whether a label of a host name cannot contain the character.
+// isNotInLabel reports whether r is not allowed in a host name label.
 func isNotInLabel(r rune) bool {
 	isAllowed := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-'
 	return !isAllowed
 }
 
-// findCookieSource returns the first source that reads the cookie with the given name. Names that differ
-// only in the case of letters count as equal, because some apps do not distinguish them.
+// findCookieSource returns the first source that reads the cookie with the given name. Names that differ only in case
+// count as equal, because some apps do not distinguish them.
 func findCookieSource(spec Spec, name string) (found string, isFound bool) {
 	for _, text := range allSources(spec) {
 		source, err := Parse(text)
@@ -158,8 +158,7 @@ func findCookieSource(spec Spec, name string) (found string, isFound bool) {
 	return "", false
 }
 
-// CheckCookie returns the first mistake of Cookie. The error is a *valueerr.Error whose Key is the name of
-// the parameter.
+// CheckCookie returns the first error in Cookie, a *valueerr.Error whose Key names the parameter.
 func (c Config) CheckCookie() error {
 	if err := c.Cookie.Check(); err != nil {
 		return err

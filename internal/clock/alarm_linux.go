@@ -10,20 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAlarm uses a timerfd, which the runtime polls like a socket. A timer of the runtime
-// wakes an idle process several times: the monitor thread of the runtime sleeps until the
-// same time, and polls for a while after it wakes up.
+// kernelAlarm uses a timerfd, which the runtime polls like a socket. A runtime timer would wake an idle process several
+// times, because the runtime's monitor thread sleeps until the same time and then polls for a while.
 //
-// In a busy process kernelAlarm uses a read deadline, which is a timer of the runtime. A
-// busy runtime checks its timers at every goroutine switch, but its network poller only
-// every 10 ms.
+// In a busy process, kernelAlarm uses a read deadline instead, which is a runtime timer. A busy runtime checks its
+// timers at every goroutine switch, but its network poller only every 10 ms.
 type kernelAlarm struct {
 	file    *os.File
 	rawConn syscall.RawConn
 	busy    bool // the read deadline is set instead of the timerfd
 }
 
-// newKernelAlarm returns an alarm that uses a timerfd. It returns nil if the system does not permit that.
+// newKernelAlarm returns an alarm that uses a timerfd. It returns nil if the system does not permit timerfds.
 func newKernelAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -57,7 +55,7 @@ func (a *kernelAlarm) set(delay time.Duration, busy bool) {
 	a.busy = busy
 }
 
-// arm sets the timerfd and discards an expiry that was not read. Zero disarms it.
+// arm sets the timerfd and discards an unread expiry. Zero disarms it.
 func (a *kernelAlarm) arm(delay time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(delay))}
 	_ = a.rawConn.Control(func(fd uintptr) { // an error means that the file is closed
@@ -67,9 +65,9 @@ func (a *kernelAlarm) arm(delay time.Duration) {
 	})
 }
 
-// wait reads the timerfd before it blocks. The reason is that the runtime's poller discards
-// readiness that was signaled before the wait began. So an expiry is not missed, and one that arm
-// has discarded does not end the wait.
+// wait blocks until the alarm expires, and returns false once the file is closed. It reads the timerfd before it
+// blocks, because the runtime poller drops readiness that was signaled earlier. This first read catches an expiry that
+// has already happened, and ignores one that arm has discarded.
 func (a *kernelAlarm) wait() bool {
 	var expirations uint64
 	hasRead := false

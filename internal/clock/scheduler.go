@@ -86,8 +86,8 @@ func (s *Scheduler) NewTicker(interval time.Duration) *Ticker {
 // the Scheduler ticks then.
 func (s *Scheduler) NewOnDemandTicker() *Ticker { return s.addTicker(&Ticker{kind: onDemand}) }
 
-// NewBusyTicker returns a Ticker that is delivered like one of NewTicker while the process is busy,
-// and otherwise not at all. It is for checks whether the runtime is overloaded.
+// NewBusyTicker returns a Ticker that ticks like one from NewTicker while the process is busy, and not at all
+// otherwise. It serves to detect that the runtime is overloaded.
 func (s *Scheduler) NewBusyTicker(interval time.Duration) *Ticker {
 	return s.addTicker(&Ticker{kind: whileBusy, interval: interval})
 }

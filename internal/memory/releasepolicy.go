@@ -11,7 +11,8 @@ const (
 	// idleChecks is the number of successive idle checks before memory is released. A process that becomes
 	// busy again allocates the memory again, which takes some microseconds for each 64 KiB.
 	idleChecks = 2
-	// minReleaseInterval is the minimum interval between two releases, because an idle process works a little.
+	// minReleaseInterval is the minimum interval between two releases, because even an idle process allocates now and
+	// then.
 	minReleaseInterval = 10 * time.Second
 	// A release must be expected to return at least this many bytes, and at least 1/part of the
 	// live memory. Otherwise it is not worth its cost: a collection reads all live memory.
@@ -37,10 +38,9 @@ type ReleasePolicy struct {
 	idleCount int           // number of successive idle checks
 
 	// Result of the last release.
-	notBefore time.Duration // no release before this time
-	// unreleasable is the unused memory, in bytes, that the last release could not return, such as partly
-	// used pages.
-	unreleasable uint64
+	nextReleaseAt time.Duration // earliest time of the next release
+	// retainedBytes is the unused memory that the last release could not return.
+	retainedBytes uint64
 }
 
 // NewReleasePolicy returns a ReleasePolicy. used is the CPU time that the process has used until now.
@@ -53,25 +53,27 @@ func NewReleasePolicy(now, used time.Duration) *ReleasePolicy {
 func (p *ReleasePolicy) ShouldRelease(now, totalCPU time.Duration, usage Usage) bool {
 	elapsed, cpuUsed := now-p.checkedAt, totalCPU-p.cpuTime
 	if elapsed < checkInterval/2 {
-		return false // the last check was late
+		return false // the previous check was late
 	}
 	p.checkedAt, p.cpuTime = now, totalCPU
-	p.unreleasable = min(p.unreleasable, usage.unused())
+	p.retainedBytes = min(p.retainedBytes, usage.unused())
 	if isIdle := cpuUsed*100 <= elapsed*maxIdlePercent; isIdle {
 		p.idleCount++
 	} else {
 		p.idleCount = 0
 	}
-	return p.idleCount >= idleChecks && now >= p.notBefore && p.isWorthwhile(usage)
+	return p.idleCount >= idleChecks && now >= p.nextReleaseAt && p.isWorthwhile(usage)
 }
 
 // isWorthwhile reports whether a release is expected to return enough memory.
 func (p *ReleasePolicy) isWorthwhile(usage Usage) bool {
 	minReleased := max(minReleaseBytes, usage.Live/minReleaseFraction)
-	return usage.unused() >= p.unreleasable+minReleased
+	return usage.unused() >= p.retainedBytes+minReleased
 }
 
-// RecordRelease records the memory usage after a release.
+// RecordRelease records that memory was just released. Memory that is unused even now cannot be returned, such as
+// partly used pages, so later calls of ShouldRelease ignore it.
 func (p *ReleasePolicy) RecordRelease(now time.Duration, usage Usage) {
-	p.notBefore, p.unreleasable = now+minReleaseInterval, usage.unused()
+	p.nextReleaseAt = now + minReleaseInterval
+	p.retainedBytes = usage.unused()
 }

@@ -102,7 +102,7 @@ func (d *Disk) SetFault(fault Fault) error {
 
 // Hits returns the number of calls that the current or the last fault has affected. It includes calls
 // that are still delayed.
-func (d *Disk) Hits() (int, error) { return d.server.send(command{Count: true}) }
+func (d *Disk) Hits() (int, error) { return d.server.send(command{QueryHits: true}) }
 
 // Heal ends the current fault and returns the number of affected calls. Delayed calls continue at
 // once.

@@ -30,24 +30,22 @@ const (
 // the files.
 const cacheTimeout = time.Hour
 
-// command is a command to the server.
+// command is sent by the test to the disk server.
 type command struct {
-	// Fault is the new fault. With nil, the current fault ends, or continues if Count is
-	// set.
-	Fault *Fault `json:",omitempty"`
-	Count bool   `json:",omitempty"`
+	// Fault replaces the current fault. If it is nil, the current fault is cleared, unless QueryHits is set.
+	Fault     *Fault `json:",omitempty"`
+	QueryHits bool   `json:",omitempty"`
 }
 
 // reply follows each command. The first reply has no command: it reports that the disk is
 // ready.
 type reply struct {
-	// Hits is the number of calls that the fault has affected.
+	// Hits is the number of calls affected by the current fault.
 	Hits int
 }
 
-// Serve serves a disk if a test has started this process as a disk server. It returns true when the test
-// has closed the disk. In any other process, it returns false immediately. TestMain must call it before
-// it runs the tests.
+// Serve runs the disk server if a test started this process as one, and returns true once the test has closed the disk.
+// In any other process, it returns false immediately. TestMain must call it before running the tests.
 func Serve() bool {
 	if os.Getenv(serverVariable) == "" {
 		return false
@@ -58,7 +56,7 @@ func Serve() bool {
 	return true
 }
 
-// serve serves a disk, and executes commands from its parent process until their end.
+// serve serves a disk and executes the parent process's commands until commands is closed.
 func serve(commands io.Reader, replies io.Writer) error {
 	faultInjector := &injector{}
 	if err := serveRequests(faultInjector); err != nil {
@@ -77,14 +75,13 @@ func serve(commands io.Reader, replies io.Writer) error {
 			return err
 		case next.Fault != nil:
 			faultInjector.begin(*next.Fault)
-		case !next.Count:
+		case !next.QueryHits:
 			faultInjector.end()
 		}
 	}
 }
 
-// serveRequests starts to answer requests of the kernel with the files of the tmpfs. Sync calls go
-// through the injector.
+// serveRequests starts serving the kernel's requests from the files of the tmpfs. Sync calls go through the injector.
 func serveRequests(faultInjector *injector) error {
 	if err := unix.Fchdir(tmpfsFD); err != nil {
 		return fmt.Errorf("faultfs: %w", err)
