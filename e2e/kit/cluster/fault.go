@@ -41,6 +41,14 @@ func (n *Node) RecordFault(kind history.FaultKind) (endFault func()) {
 	return n.cluster.RecordFault(history.Fault{Kind: kind, Node: n.ID})
 }
 
+// RecordUnreachableExceptFromLeader records that only the leader reaches a node, from now until endFault is called. The
+// function restored records that the network is restored.
+func (c *Cluster) RecordUnreachableExceptFromLeader(node *Node) (endFault, restored func()) {
+	index := len(c.faults)
+	endFault = c.RecordFault(history.Fault{Kind: history.Unreachable, Node: node.ID, ReachedByLeader: true})
+	return endFault, func() { c.faults[index].RestoredAt = history.Now() }
+}
+
 // RecordDrain records that the node should own no shards from now until endDrain is called.
 func (n *Node) RecordDrain() (endDrain func()) {
 	cluster, index := n.cluster, len(n.cluster.drains)

@@ -15,7 +15,8 @@
 //     without a run.
 //   - No shard ran on two nodes at overlapping times. An ownership epoch belongs to one
 //     node, and the epochs along the runs of a shard never decrease.
-//   - No shard map excludes a node without a fault of that node.
+//   - No shard map excludes a node without a fault of that node. A node that only the leader
+//     reaches is excluded in time.
 //   - The failure of one app instance of a node moves only its own shards, to its siblings.
 //
 // Each guarantee has its checker: ownershipChecker, exclusionChecker, placementChecker,

@@ -2,7 +2,8 @@ package history
 
 import "slices"
 
-// exclusionChecker checks that a map excludes a node only for a permitted reason.
+// exclusionChecker checks that a map excludes a node only for a permitted reason, and that maps exclude a node that only
+// the leader reaches.
 type exclusionChecker struct {
 	rules    *Rules
 	report   *Report
@@ -12,8 +13,42 @@ type exclusionChecker struct {
 	majority *majority
 }
 
-// check checks that a map excludes a node only for a permitted reason.
+// check checks all maps.
 func (ec *exclusionChecker) check() {
+	ec.checkReasons()
+	for i := range ec.faults.all {
+		if fault := &ec.faults.all[i]; fault.ReachedByLeader {
+			ec.checkUnreachable(fault)
+		}
+	}
+}
+
+// checkUnreachable checks that the leader excluded a node that most other nodes could not reach, and that the node owned
+// no shards until the network was restored. Another fault may make the leader begin again, or count as the failure of
+// the network, so checkUnreachable ends at the next fault.
+func (ec *exclusionChecker) checkUnreachable(fault *Fault) {
+	mapIndex := ec.maps.indexAt(fault.From)
+	if mapIndex < 0 || !ec.maps[mapIndex].hasNode(fault.Node) {
+		return
+	}
+	checkedUntil := min(orNever(fault.RestoredAt), fault.end(), ec.faults.nextFaultAfter(fault, &ec.maps[mapIndex]))
+	excludedAt := int64(never)
+	for i := mapIndex + 1; i < len(ec.maps) && ec.maps[i].At <= checkedUntil; i++ {
+		shardMap := &ec.maps[i]
+		switch {
+		case !shardMap.hasNode(fault.Node):
+			excludedAt = min(excludedAt, shardMap.At)
+		case excludedAt != never:
+			ec.report.addViolation(MissedExclusion, "%s owns shards again in the map of epoch %d, and only the leader reaches it", fault.Node, shardMap.Epoch)
+		}
+	}
+	if deadline := addDuration(fault.From, int64(ec.rules.MaxExclusionTime())); deadline <= checkedUntil && deadline < excludedAt {
+		ec.report.addViolation(MissedExclusion, "%s still owns shards %v after the start of its fault, and only the leader reaches it", fault.Node, ec.rules.MaxExclusionTime())
+	}
+}
+
+// checkReasons checks that a map excludes a node only for a permitted reason.
+func (ec *exclusionChecker) checkReasons() {
 	for i := 1; i < len(ec.maps); i++ {
 		old, next := &ec.maps[i-1], &ec.maps[i]
 		checked := map[string]bool{"": true} // a shard without an owner excludes no node

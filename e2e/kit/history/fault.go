@@ -74,6 +74,12 @@ type Fault struct {
 	// place. No shard of its node may move before that. 0 means that the node hands over
 	// its shards.
 	Grace time.Duration
+	// ReachedByLeader reports, for Unreachable, that the leader receives the heartbeats of the node, and that the
+	// majority of the other nodes cannot connect to it. The leader must then exclude the node.
+	ReachedByLeader bool
+	// RestoredAt is when the network was restored, for ReachedByLeader. 0 means that it is not restored. Until may be
+	// later, because the effects of the fault continue.
+	RestoredAt int64
 	// Until is when the fault ended: the process continued or started again, the network
 	// was restored, or the disk worked again. 0 means that the fault continues.
 	Until int64

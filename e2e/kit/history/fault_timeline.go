@@ -92,6 +92,23 @@ func (ft *faultTimeline) anyActive(from, until int64) bool {
 	return false
 }
 
+// nextFaultAfter returns the earliest time from the start of a fault at which another fault is active; never means that
+// there is none. A fault that began before, at nodes without shards in the map, does not count. Such a node has left or has
+// not started yet.
+func (ft *faultTimeline) nextFaultAfter(fault *Fault, shardMap *Map) int64 {
+	next := int64(never)
+	for i := range ft.all {
+		other := &ft.all[i]
+		if other == fault || other.end() < fault.From || ft.isTooBrief(i) {
+			continue
+		}
+		if other.From > fault.From || slices.ContainsFunc(shardMap.Owners, other.affects) {
+			next = min(next, max(other.From, fault.From))
+		}
+	}
+	return next
+}
+
 // affectSeveralNodes reports whether more than one node had a fault, or was terminated, in an
 // interval. Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single
 // node, the other nodes soon elect a leader, which takes over the shards of the faulty node. A second

@@ -42,6 +42,15 @@ func newMapTimeline(maps []Map) mapTimeline {
 	return maps
 }
 
+// indexAt returns the index of the map that was in force at a time. It is -1 if no map was observed until then.
+func (mt mapTimeline) indexAt(at int64) int {
+	after := slices.IndexFunc(mt, func(shardMap Map) bool { return shardMap.At > at })
+	if after < 0 {
+		after = len(mt)
+	}
+	return after - 1
+}
+
 // addOwners adds the owners of a shard in all maps that may have been in force in an interval.
 func (mt mapTimeline) addOwners(owners map[string]bool, shard uint32, from, until int64) {
 	for i := range mt {

@@ -115,6 +115,14 @@ func (r *Rules) earliestTakeover(lastLeased int64, hasEvidence bool) int64 {
 	return leaseGrantedAt + wait
 }
 
+// MaxExclusionTime returns the maximum time between the fault of a node that only the leader reaches, and the
+// observation of a map that excludes it. The other nodes detect the fault within twice DeadAfter. Their reports must
+// then last for DeadAfter, which maxRoundTime includes.
+func (r Rules) MaxExclusionTime() time.Duration {
+	r = r.withDefaults()
+	return 2*r.DeadAfter + time.Duration(r.maxRoundTime())
+}
+
 // maxRoundTime returns the maximum duration of a round, the change from one map to the next, until the
 // test observes the new map. It is the sum of these times:
 //   - DeadAfter

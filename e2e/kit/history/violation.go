@@ -48,6 +48,9 @@ const (
 	NotListening
 	// FalseExclusion means that a map excludes a node that had no fault.
 	FalseExclusion
+	// MissedExclusion means that a node that only the leader reached was not excluded in time, or that it owned
+	// shards again before the network was restored.
+	MissedExclusion
 	// PlacementIgnored means that a map contradicts a drain or a cordon.
 	PlacementIgnored
 	// MovedInGrace means that shards moved from or to a node that restarts in place, within its
@@ -73,6 +76,7 @@ var kinds = [...]string{
 	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
 	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
 	ClosedIdle: "idle connection closed under a request", NotListening: "no process listened", FalseExclusion: "false exclusion",
+	MissedExclusion:  "missed exclusion",
 	PlacementIgnored: "drain or cordon ignored", MovedInGrace: "moved within the grace period",
 	MovedNeedlessly: "moved without a reason",
 	RepeatedEvent:   "repeated event", MissingEvent: "missing event", WrongEvent: "wrong event", BrokenStream: "broken stream",
@@ -94,7 +98,7 @@ const SafetyViolated = "a safety property is violated"
 // as a response in time, require a machine with enough CPU time.
 func (k Kind) IsSafety() bool {
 	switch k {
-	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, PlacementIgnored, MovedInGrace, MovedNeedlessly, BrokenStream:
+	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, MissedExclusion, PlacementIgnored, MovedInGrace, MovedNeedlessly, BrokenStream:
 		return false
 	case TruncatedResponse, SecondResponse, WrongResponse, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
 		RepeatedEvent, MissingEvent, WrongEvent:
