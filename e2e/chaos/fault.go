@@ -31,7 +31,7 @@ type conditionalFault interface{ unavailable() error }
 
 // newFaults returns one fault of each kind.
 func newFaults() []fault {
-	all := []fault{&noFault{}, &killAll{}, &repeatedPause{}, &rolling{}, &stepDown{}, &partition{}, &bridge{}, &loss{}, &killApp{}, &burst{}, &slowClients{}}
+	all := []fault{&noFault{}, &killAll{}, &repeatedPause{}, &rolling{}, &stepDown{}, &partition{}, &bridge{}, &isolateFromFollowers{}, &loss{}, &killApp{}, &burst{}, &slowClients{}}
 	for _, r := range []role{follower, leader} {
 		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, isLong: true}, &isolate{role: r})
 	}

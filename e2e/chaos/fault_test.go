@@ -75,7 +75,7 @@ func allNames() []string {
 // The options of a run may exclude all faults of the filter: apps inside their nodes have
 // no hooks. That is no failure of the run, but a filter that matches no fault is.
 func TestOptionsMayExcludeAllFaultsOfTheFilter(t *testing.T) {
-	for filter, opts := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}} {
+	for filter, opts := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}, "isolate from followers": {Nodes: 3}} {
 		opts.Faults = regexp.MustCompile(filter)
 		report := Run(t, opts)
 		if err := report.Err(); err != nil || len(report.Rounds) > 0 || report.Skipped[filter] == "" {

@@ -98,6 +98,10 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 			options: chaos.Options{Instances: 3},
 		},
 		{
+			bug: mutants.UnreachableOwner, faults: "^isolate from followers$", find: []string{"missed exclusion"}, too: []string{"failed"},
+			options: chaos.Options{Nodes: 5},
+		},
+		{
 			// This is not a bug: the checker must find what the flag permits.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},
 			options: chaos.Options{Caches: true, Flags: []string{"--returns", "any"}},

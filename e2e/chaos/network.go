@@ -32,6 +32,55 @@ func (f *isolate) whileActive(sc *scenario) {
 
 func (*isolate) end(sc *scenario) { sc.healNetwork() }
 
+// isolateFromFollowers disconnects a follower from all nodes except the leader. Most other nodes cannot reach it then, so
+// the leader must exclude it, although it receives its heartbeats.
+type isolateFromFollowers struct {
+	victim   *cluster.Node
+	restored func() // records that the network is restored
+}
+
+// minNodesForReports is the number of nodes from which on the followers are a majority of the nodes that may report one of
+// them.
+const minNodesForReports = 4
+
+func (*isolateFromFollowers) name() string { return "isolate from followers" }
+
+func (f *isolateFromFollowers) begin(sc *scenario) {
+	f.victim = sc.pickNode(follower)
+	sc.tracef("%s: only %s reaches it", f.victim.ID, sc.leaderAtStart.ID)
+	endFault, restored := sc.cluster.RecordUnreachableExceptFromLeader(f.victim)
+	sc.endFaultFuncs, f.restored = append(sc.endFaultFuncs, endFault), restored
+	for _, other := range sc.membersExcept(f.victim, sc.leaderAtStart) {
+		sc.fatalIf(sc.net.DropBoth(sc.hostIndex(f.victim), sc.hostIndex(other)))
+	}
+}
+
+// whileActive waits until the leader must have excluded the node. history.Check reports a node that it has not excluded.
+// Some rounds continue for longer, so that the node could return too early.
+func (f *isolateFromFollowers) whileActive(sc *scenario) {
+	startedAt, deadline := time.Now(), sc.cluster.Rules().MaxExclusionTime()+time.Second
+	isExcluded := f.isExcluded(sc)
+	for !isExcluded && time.Since(startedAt) < deadline {
+		sc.sleep(100 * time.Millisecond)
+		isExcluded = f.isExcluded(sc)
+	}
+	if isExcluded {
+		sc.Logf("%s is excluded after %v", f.victim.ID, time.Since(startedAt).Round(100*time.Millisecond))
+	}
+	sc.awaitDetection()
+}
+
+// isExcluded reports whether the node owns no shards in the map of the leader.
+func (f *isolateFromFollowers) isExcluded(sc *scenario) bool {
+	shardMap, err := sc.leaderAtStart.Map(sc.Context())
+	return err == nil && shardMap.Counts()[f.victim.ID] == 0
+}
+
+func (f *isolateFromFollowers) end(sc *scenario) {
+	f.restored()
+	sc.healNetwork()
+}
+
 // oneWay drops the packets that a node sends to all others, or those that it receives from them.
 type oneWay struct{ receiveLoss bool }
 

@@ -84,6 +84,10 @@ func (o *Options) exclusionReason(candidate fault) string {
 		if o.Instances < 2 {
 			return "each node has one app instance"
 		}
+	case *isolateFromFollowers:
+		if o.Nodes < minNodesForReports {
+			return "the followers are no majority of the nodes that may report one of them"
+		}
 	case *badHooks:
 		if !o.Hooks {
 			return "the apps have no hooks"

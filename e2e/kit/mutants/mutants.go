@@ -44,6 +44,8 @@ const (
 	// SiblingEpoch keeps the ownership epoch of a shard that moves between two app instances of one
 	// node, in the headers of the app.
 	SiblingEpoch = "sibling-epoch"
+	// UnreachableOwner makes the leader ignore that most nodes cannot connect to an owner.
+	UnreachableOwner = "unreachable-owner"
 )
 
 // edits returns the edits of the bugs, in this order, and then the edits that report
@@ -51,6 +53,7 @@ const (
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack/agent.Agent.acknowledgeDrained", "if a.options.Gate.CountRunning(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
+		after("ack/leader.membership.chooseUnreachable", "if !ms.reports.anyReported", ` || planted == "unreachable-owner"`),
 		{Decl: "node/router.Router.SwapTable", Old: "return proxyRoute(routing.Route(shard))", New: "return r.plantedRoute(proxyRoute(routing.Route(shard)), state.Committed(), shard)"},
 		before("node/router.Router.SetLease", "	if previous = time.Duration(r.leaseEnd.Swap(int64(end))); previous != end {\n", `	if planted == "no-lease" {
 		end = r.clock.Precise() + time.Hour
@@ -166,14 +169,14 @@ func reportPlantedBug(log zerolog.Logger) error {
 
 // Names returns the names of all bugs.
 func Names() []string {
-	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream, SiblingEpoch}
+	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream, SiblingEpoch, UnreachableOwner}
 }
 
 // Overlay writes the files of the overlay into dir and returns the argument of go build
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	files := overlay.New(root)
-	for _, pkg := range []string{"ack/agent", "node/router", "proxy", "internal/cli"} {
+	for _, pkg := range []string{"ack/agent", "ack/leader", "node/router", "proxy", "internal/cli"} {
 		files.Add(pkg+"/planted.go", fmt.Sprintf(plantedSource, path.Base(pkg), Variable))
 	}
 	files.Add("node/router/planted_epochs.go", routerSource)
