@@ -24,6 +24,8 @@ import "slices"
 //     gradually drained, orphaned shards remain orphaned.
 //   - Shards of gradually drained members are excluded as well, except that their idle shards are placed
 //     like orphaned shards.
+//   - Emptied members receive nothing. Their shards are placed like orphaned shards. While moves are paused, they
+//     keep their shards.
 //   - Policy.DefersMoves and Policy.KeptShards defer moves: these shards stay with their owners, and the numbers of
 //     shards differ from the quotas by the deferred moves.
 //   - Among shards that can move equally well, Assign moves those that return to their previous owner

@@ -265,3 +265,17 @@ func FuzzBarred(f *testing.F) {
 		}
 	})
 }
+
+// An emptied member keeps the shards that no other member may receive.
+func TestEmptiedMemberKeepsShardsFromWhichOthersAreBarred(t *testing.T) {
+	prev := assignNext(shardmap.New(12), equalMembers("a", "b", "c"))
+	kept := slices.Collect(prev.Shards("c"))[0]
+	barred := barredSets{}.add("a", kept).add("b", kept, slices.Collect(prev.Shards("c"))[1])
+	got := shardmap.Assign(prev, equalMembers("a", "b", "c"), shardmap.Policy{Emptied: map[shardmap.NodeID]bool{"c": true}, Barred: barred})
+	if got.ShardCount("c") != 1 || got.Owner(kept) != "c" {
+		t.Errorf("c owns %v, want shard %d only", slices.Collect(got.Shards("c")), kept)
+	}
+	if second := slices.Collect(prev.Shards("c"))[1]; got.Owner(second) != "a" {
+		t.Errorf("shard %d is at %s, want a", second, got.Owner(second))
+	}
+}

@@ -21,7 +21,7 @@ type placement struct {
 
 	// The following slices are indexed by member.
 	cordoned      []bool     // receives no shards in a stage, but keeps its own up to its quota
-	excluded      []bool     // restarting or gradually drained: belongs to no stage and receives no shards
+	excluded      []bool     // restarting, gradually drained or emptied: belongs to no stage and receives no shards
 	alreadyPlaced []int      // number of shards whose owner is final
 	barred        []ShardSet // shards that the member must not receive; nil means no restriction
 
@@ -39,6 +39,7 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
 	active := pl.activeMembers()
 	if len(active) > 0 {
 		pl.releaseIdle(policy)
+		pl.releaseEmptied(policy, active)
 	}
 	pl.fixOwners(func(owner int16) bool { return pl.excluded[owner] })
 	if len(active) == 0 {
@@ -70,7 +71,7 @@ func (m *Map) newPlacement(policy Policy, since []Epoch, barred []ShardSet) *pla
 		since:         since,
 	}
 	for i, member := range m.members {
-		pl.excluded[i] = policy.Restarting[member.ID] || policy.GraduallyDrained[member.ID]
+		pl.excluded[i] = policy.Restarting[member.ID] || policy.GraduallyDrained[member.ID] || policy.Emptied[member.ID]
 		pl.cordoned[i] = policy.Cordoned[member.ID] && !pl.excluded[i]
 	}
 	return pl
@@ -95,6 +96,30 @@ func (pl *placement) releaseIdle(policy Policy) {
 		}
 		owner := pl.shardMap.members[pl.shardMap.owners[shard]].ID
 		if policy.GraduallyDrained[owner] && !policy.Restarting[owner] {
+			pl.shardMap.owners[shard] = noOwner
+		}
+	}
+}
+
+// releaseEmptied orphans the shards of emptied members, if a member that can receive shards is not barred from them.
+func (pl *placement) releaseEmptied(policy Policy, active []int16) {
+	if len(policy.Emptied) == 0 || policy.Paused {
+		return
+	}
+	receivers := slices.DeleteFunc(slices.Clone(active), func(i int16) bool { return pl.cordoned[i] })
+	if len(receivers) == 0 {
+		receivers = active
+	}
+	barred := pl.shardMap.barredSets(policy.Barred)
+	for shard, owner := range pl.shardMap.owners {
+		if owner == noOwner {
+			continue
+		}
+		id := pl.shardMap.members[owner].ID
+		if !policy.Emptied[id] || policy.GraduallyDrained[id] || policy.Restarting[id] {
+			continue
+		}
+		if slices.ContainsFunc(receivers, func(i int16) bool { return !barred[i].Has(Shard(shard)) }) {
 			pl.shardMap.owners[shard] = noOwner
 		}
 	}

@@ -16,6 +16,10 @@ type Policy struct {
 	// those in IdleShards, as long as another member can own these. A member that is also
 	// restarting keeps its idle shards, too.
 	GraduallyDrained map[NodeID]bool
+	// Emptied contains members that receive no shards and lose those that they own, as long as another
+	// member can own these and is not barred from them. While moves are paused, and in GraduallyDrained
+	// or Restarting, they keep their shards like any other member there.
+	Emptied map[NodeID]bool
 	// IdleShards contains the shards that are not in use. It matters only for owners in
 	// GraduallyDrained or DefersMoves.
 	IdleShards map[Shard]bool

@@ -20,7 +20,7 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
 		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Restarting: map[shardmap.NodeID]bool{},
-		GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{}, PinFallbacks: map[shardmap.Shard][]shardmap.NodeID{},
+		GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{}, PinFallbacks: map[shardmap.Shard][]shardmap.NodeID{}, Emptied: map[shardmap.NodeID]bool{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
 	if r.IntN(2) == 0 {
@@ -28,12 +28,15 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 			p.PreviousOwners = append(p.PreviousOwners, append(nodes(n), shardmap.Member{})[r.IntN(n+1)].ID)
 		}
 	}
-	cordons, drains, away, empties := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4), r.IntN(3)*r.IntN(4)
+	cordons, drains, away, gradual, emptied := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4), r.IntN(3)*r.IntN(4), r.IntN(3)*r.IntN(5)
 	for s := range shardmap.Shard(shards + 1) {
 		p.IdleShards[s] = r.IntN(2) == 0
 	}
 	for _, mb := range nodes(n) {
-		if r.IntN(10) < empties {
+		if r.IntN(10) < emptied {
+			p.Emptied[mb.ID] = true
+		}
+		if r.IntN(10) < gradual {
 			p.GraduallyDrained[mb.ID] = true
 		}
 		if r.IntN(10) < away {
@@ -165,6 +168,12 @@ func TestPolicyCases(t *testing.T) {
 		{"rather a cordoned one than none", ab, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, GraduallyDrained: ids{"a": true}, IdleShards: idle(all...)}, counts{"a": 0, "b": 12}, 6},
 		{"it keeps all while it is absent", ab, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, GraduallyDrained: ids{"a": true}, IdleShards: idle(all...)}, counts{"a": 6, "b": 6}, 0},
 		{"and if nobody else may have it", ab, equalMembers("a", "b"), shardmap.Policy{GraduallyDrained: ids{"a": true, "b": true}, IdleShards: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"an emptied member owns nothing", abc, equalMembers("a", "b", "c"), shardmap.Policy{Emptied: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
+		{"and gets no pinned shard", ab, equalMembers("a", "b", "c"), shardmap.Policy{Emptied: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 0, "b": 6, "c": 6}, 6},
+		{"all members are emptied: every shard stays", ab, equalMembers("a", "b"), shardmap.Policy{Emptied: ids{"a": true, "b": true}}, counts{"a": 6, "b": 6}, 0},
+		{"an emptied member keeps its shards while moves are paused, and gets no orphan", abc, equalMembers("a", "b"), shardmap.Policy{Paused: true, Emptied: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"the shards of an emptied member go to a cordoned one if there is no other", ab, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, Emptied: ids{"a": true}}, counts{"a": 0, "b": 12}, 6},
+		{"a gradual drain of an emptied member continues", ab, equalMembers("a", "b"), shardmap.Policy{Emptied: ids{"a": true}, GraduallyDrained: ids{"a": true}, IdleShards: idle(slices.Collect(ab.Shards("a"))[1:]...)}, counts{"a": 1, "b": 11}, 5},
 		{"what is left to a cordoned and an absent one", abc, equalMembers("a", "b"), shardmap.Policy{Restarting: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
 		{"paused: a newcomer gets nothing", ab, equalMembers("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
 		{"paused: losses are placed, where there is least", assignNext(abc, equalMembers("a", "b")), equalMembers("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
@@ -242,11 +251,13 @@ func FuzzPolicy(f *testing.F) {
 		in := map[shardmap.NodeID]bool{}
 		p := shardmap.Policy{
 			Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Restarting: map[shardmap.NodeID]bool{}, GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{},
+			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Restarting: map[shardmap.NodeID]bool{}, GraduallyDrained: map[shardmap.NodeID]bool{}, IdleShards: map[shardmap.Shard]bool{}, Emptied: map[shardmap.NodeID]bool{},
 		}
 		for i := 0; i+2 < min(len(steps), 96); i += 3 {
 			id, n := shardmap.NodeID(fmt.Sprint("n", steps[i+1]%8)), steps[i+2]
-			switch steps[i] % 12 {
+			switch steps[i] % 13 {
+			case 12:
+				p.Emptied[id] = n%2 == 0
 			case 10:
 				p.GraduallyDrained[id] = n%2 == 0
 			case 11:

@@ -1,6 +1,7 @@
 package shardmap_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -22,6 +23,7 @@ type reference struct {
 
 func newReference(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) reference {
 	w := reference{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
+	w.asGraduallyDrained()
 	w.emptied(members)
 	p = w.p
 	for _, mb := range members {
@@ -45,6 +47,27 @@ func newReference(prev *shardmap.Map, members []shardmap.Member, p shardmap.Poli
 		}
 	}
 	return w
+}
+
+// asGraduallyDrained replaces emptied members by gradually drained ones without a busy shard.
+func (w *reference) asGraduallyDrained() {
+	drained, idle := maps.Clone(w.p.GraduallyDrained), maps.Clone(w.p.IdleShards)
+	for id := range w.p.Emptied {
+		if drained[id] {
+			continue
+		}
+		if drained == nil {
+			drained = map[shardmap.NodeID]bool{}
+		}
+		if idle == nil {
+			idle = map[shardmap.Shard]bool{}
+		}
+		drained[id] = true
+		for s := range w.prev.Shards(id) {
+			idle[s] = !w.p.Paused
+		}
+	}
+	w.p.GraduallyDrained, w.p.IdleShards = drained, idle
 }
 
 // emptied replaces emptying members: their released idle shards count as orphaned, and for all
