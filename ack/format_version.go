@@ -40,6 +40,13 @@ const PeerReportsFormatVersion = InstancesFormatVersion
 // HasPeerReports reports whether data of this format version can contain reports about unreachable nodes.
 func (v FormatVersion) HasPeerReports() bool { return v >= PeerReportsFormatVersion }
 
+// RolesFormatVersion is the first format version in which heartbeats can contain the roles of a node, and a
+// policy can restrict shards to nodes with a role.
+const RolesFormatVersion FormatVersion = 3
+
+// HasRoles reports whether data of this format version can contain roles.
+func (v FormatVersion) HasRoles() bool { return v >= RolesFormatVersion }
+
 // FormatVersionError reports data of a format version that this program does not support, or a
 // cluster with such a format version in force. A newer or a development version wrote it. It
 // unwraps to ErrCorrupt.

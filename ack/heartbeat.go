@@ -8,7 +8,7 @@ import (
 )
 
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
-const MaxMessage = 4096
+const MaxMessage = 4608
 
 // MaxUnacquired is the maximum length of Heartbeat.UnacquiredShards and of Heartbeat.KeptShards.
 const MaxUnacquired = 256
@@ -80,6 +80,8 @@ type Heartbeat struct {
 	// RestartWithin is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
 	RestartWithin time.Duration
+	// Roles are the roles of the node, sorted, up to MaxRoles; empty before RolesFormatVersion is in force.
+	Roles []string
 	// KeyConfigDigest is the digest of the key configuration that the node has loaded; zero means
 	// none. Function KeyConfigDigest computes it.
 	KeyConfigDigest uint64
@@ -132,6 +134,12 @@ type Heartbeat struct {
 	// It is empty before PeerReportsFormatVersion is in force.
 	Unreachable []shardmap.NodeID
 }
+
+// The limits of the roles of a node.
+const (
+	MaxRoles = 16
+	MaxRole  = 32 // bytes of one role
+)
 
 // InstanceBits is a set of app instances of one node, with one bit per instance. Unlike
 // shardmap.InstanceSet, it may be empty.
@@ -220,7 +228,8 @@ const (
 	flagAppFailing = 1 << iota
 	flagAppRefused
 	flagAppStarting
-	allAppFlags = flagAppFailing | flagAppRefused | flagAppStarting
+	flagHasRoles // the roles of the node follow; since RolesFormatVersion
+	allAppFlags  = flagAppFailing | flagAppRefused | flagAppStarting
 )
 
 // flags returns a byte in which bit i is set if the i-th value is true.
@@ -273,8 +282,14 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w.uint(uint64(h.WaitingShards))
 	w.writeShardList(h.UnacquiredShards)
 	w.writeShardList(h.KeptShards)
-	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
+	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting, h.hasRoles()))
 	w.uint(uint64(min(h.App.FlapCount, maxFlaps)))
+	if h.hasRoles() {
+		w.uint(uint64(len(h.Roles)))
+		for _, role := range h.Roles {
+			w.text(role)
+		}
+	}
 	if h.hasInstances() || h.hasPeerReport() {
 		w.uint(uint64(h.Instances))
 		w.uint(uint64(len(h.InstancesStartedAfter)))
@@ -291,6 +306,21 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		}
 	}
 	return w.buf, nil
+}
+
+// hasRoles reports whether the encoded heartbeat contains roles.
+func (h *Heartbeat) hasRoles() bool { return len(h.Roles) > 0 && h.FormatVersion.HasRoles() }
+
+// readRoles reads the roles of a node.
+func (r *reader) readRoles() (roles []string) {
+	for range r.uint(1, MaxRoles) {
+		role := r.text(1, MaxRole)
+		if r.err == nil && len(roles) > 0 && role <= roles[len(roles)-1] {
+			r.fail("roles out of order")
+		}
+		roles = append(roles, role)
+	}
+	return roles
 }
 
 // hasInstances reports whether the heartbeat contains the section about instances. A node with one
@@ -362,7 +392,7 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	}
 	h.WaitingShards = uint32(r.uint(0, MaxShards))
 	h.UnacquiredShards, h.KeptShards = r.readShardList(), r.readShardList()
-	h.App = r.readAppHealth()
+	h.App, h.Roles = r.readAppHealthAndRoles()
 	r.readInstances(h)
 	r.readPeerReport(h)
 	if bits&flagHasReleases != 0 && !h.hasReleases() {
@@ -377,16 +407,23 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	return r.finish()
 }
 
-// readAppHealth reads the health of an app.
-func (r *reader) readAppHealth() AppHealth {
-	bits := r.byte()
+// readAppHealthAndRoles reads the health of an app and the roles of its node.
+func (r *reader) readAppHealthAndRoles() (health AppHealth, roles []string) {
+	bits, hasRoles := r.byte(), false
+	if r.version.HasRoles() {
+		bits, hasRoles = bits&^flagHasRoles, bits&flagHasRoles != 0
+	}
 	if bits > allAppFlags {
 		r.fail("unknown flag of an app")
 	}
-	return AppHealth{
+	health = AppHealth{
 		Failing: bits&flagAppFailing != 0, Refused: bits&flagAppRefused != 0, Starting: bits&flagAppStarting != 0,
 		FlapCount: uint32(r.uint(0, maxFlaps)),
 	}
+	if hasRoles {
+		roles = r.readRoles()
+	}
+	return health, roles
 }
 
 // Bits of the flag byte in an encoded answer, in the order in which MarshalBinary passes them.

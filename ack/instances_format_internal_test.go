@@ -128,6 +128,9 @@ func TestLargestHeartbeatFitsMaxMessage(t *testing.T) {
 	for i := range MaxUnreachable {
 		heartbeat.Unreachable = append(heartbeat.Unreachable, shardmap.NodeID(fmt.Sprintf("%0*d", maxText, i)))
 	}
+	for i := range MaxRoles {
+		heartbeat.Roles = append(heartbeat.Roles, strings.Repeat("r", MaxRole-2)+string(rune('a'+i))+"x")
+	}
 	for i := range MaxUnacquired {
 		shard := shardmap.Shard((i+1)*MaxShards/MaxUnacquired - 1)
 		heartbeat.UnacquiredShards, heartbeat.KeptShards = append(heartbeat.UnacquiredShards, shard), append(heartbeat.KeptShards, shard)

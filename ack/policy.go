@@ -62,6 +62,10 @@ type Policy struct {
 	// restarts.
 	Quarantined map[KeyFingerprint]Quarantine
 
+	// Role restricts shards to nodes with this role, as long as such a node can own them; empty means no
+	// restriction.
+	Role string
+
 	// Reasons are the reasons that operators gave for items of the policy that are in force.
 	Reasons map[PolicyItem]string
 
@@ -90,6 +94,7 @@ const (
 	// shard may return to it. It does not change the policy.
 	ChangeAppRestarted
 	ChangeMarkFailed // Node: excludes it from the map as if it had failed, until ChangeUncordon
+	ChangeRole       // Role; an empty role ends the restriction
 )
 
 // Change is one change of a Policy. It is idempotent. The comments of the kinds name the fields that
@@ -101,6 +106,7 @@ type Change struct {
 	Shard          shardmap.Shard
 	Zone           string
 	Fallbacks      []shardmap.NodeID // must not be modified
+	Role           string
 	Duration       time.Duration
 	KeyFingerprint KeyFingerprint
 	// ReleaseTimeout and SafeDrain are the DrainOptions of ChangeDrain and ChangeDrainGradually.
@@ -179,6 +185,8 @@ func (p *Policy) apply(index uint64, change Change) {
 		p.deleteFromPins(change.Node)
 	case ChangeMarkFailed:
 		setKey(&p.MarkedFailed, change.Node, true)
+	case ChangeRole:
+		p.Role = change.Role
 	case ChangeAppRestarted: // see State.applyPolicy
 	}
 }
@@ -205,7 +213,7 @@ func setKey[M ~map[K]V, K comparable, V any](m *M, k K, v V) {
 // that may be gone. If the only survivor were drained, all shards would stay with dead nodes (rule
 // 10).
 func (p *Policy) ForRecoveredCluster() *Policy {
-	kept := &Policy{Weights: p.Weights, Pins: p.Pins, PinFallbacks: p.PinFallbacks, Quarantined: p.Quarantined, Reasons: maps.Clone(p.Reasons)}
+	kept := &Policy{Weights: p.Weights, Pins: p.Pins, Role: p.Role, PinFallbacks: p.PinFallbacks, Quarantined: p.Quarantined, Reasons: maps.Clone(p.Reasons)}
 	kept.deleteObsoleteReasons()
 	return kept
 }
@@ -302,6 +310,10 @@ func (s *State) CheckChanges(changes []Change) error {
 	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, marksNode) {
 		return fmt.Errorf("%w: mark-failed needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
 	}
+	restrictsToRole := func(change Change) bool { return change.Kind == ChangeRole }
+	if !s.formatVersion.HasRoles() && slices.ContainsFunc(changes, restrictsToRole) {
+		return fmt.Errorf("%w: a restriction to a role needs format version %d: run `shardway upgrade status`", ErrChange, RolesFormatVersion)
+	}
 	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
 		return fmt.Errorf("%w: %w", ErrChange, errInstances)
 	}
@@ -349,6 +361,8 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 			w.uint(uint64(change.Duration))
 		case ChangeEndQuarantine:
 			w.writeKeyFingerprint(change.KeyFingerprint)
+		case ChangeRole:
+			w.text(change.Role)
 		case ChangeResume:
 		}
 		if w.version().HasReasons() {
@@ -392,6 +406,11 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 		case ChangeEndQuarantine:
 			change.KeyFingerprint = r.readKeyFingerprint()
 		case ChangeResume:
+		case ChangeRole:
+			change.Role = r.text(0, MaxRole)
+			if !r.version.HasRoles() {
+				r.fail("a role in a format version without roles")
+			}
 		default:
 			r.fail(fmt.Sprintf("change %d", change.Kind))
 		}
@@ -426,6 +445,9 @@ func (w *writer) writePolicy(policy *Policy) {
 	w.writeQuarantines(policy.Quarantined)
 	w.writeGradualDrains(policy.GradualDrains)
 	w.writeDrainOptions(policy.DrainOptions)
+	if w.version().HasRoles() {
+		w.text(policy.Role)
+	}
 	if w.version().HasReasons() {
 		w.writePinFallbacks(policy.PinFallbacks)
 		w.writeNodeSet(policy.MarkedFailed)
@@ -468,6 +490,9 @@ func (r *reader) readPolicy() *Policy {
 		if r.err == nil && !policy.IsDraining(id) {
 			r.fail("drain options without a drain")
 		}
+	}
+	if r.version.HasRoles() {
+		policy.Role = r.text(0, MaxRole)
 	}
 	if r.version.HasReasons() {
 		policy.PinFallbacks = r.readPinFallbacks(policy.Pins)

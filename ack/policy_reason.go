@@ -44,7 +44,7 @@ func (c Change) item() (item PolicyItem, ok bool) {
 		return PolicyItem{Kind: ChangeDrain, Node: c.Node}, true
 	case ChangePin:
 		return PolicyItem{Kind: c.Kind, Shard: c.Shard}, true
-	case ChangePause:
+	case ChangePause, ChangeRole:
 		return PolicyItem{Kind: c.Kind}, true
 	case ChangeQuarantine:
 		return PolicyItem{Kind: c.Kind, KeyFingerprint: c.KeyFingerprint}, true
@@ -73,6 +73,8 @@ func (p *Policy) contains(item PolicyItem) bool {
 		return isPinned
 	case ChangePause:
 		return p.Pause > 0
+	case ChangeRole:
+		return p.Role != ""
 	case ChangeQuarantine:
 		_, isQuarantined := p.Quarantined[item.KeyFingerprint]
 		return isQuarantined

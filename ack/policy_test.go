@@ -254,7 +254,7 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	for name, c := range map[string]ack.Change{
 		"no kind":          {},
-		"a kind of later":  {Kind: ack.ChangeMarkFailed + 1, Node: "b"},
+		"a kind of later":  {Kind: ack.ChangeRole + 1, Node: "b"},
 		"nobody":           drain(""),
 		"a long id":        drain(shardmap.NodeID(long)),
 		"nobody cordoned":  {Kind: ack.ChangeCordon},

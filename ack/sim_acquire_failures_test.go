@@ -54,14 +54,14 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 		if reports[m.ID].unable {
 			cordoned[m.ID] = true
 		}
-		if !cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m) {
+		if !cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Emptied[m.ID] && !by.DrainsAll(m) {
 			counts[m.ID] = base.ShardCount(m.ID)
 		}
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		owner, pin := base.Owner(s), by.Pins[s]
-		keeps := has(members, owner) && !by.GraduallyDrained[owner] && !drainsAll(members, owner, by)
+		keeps := has(members, owner) && !by.GraduallyDrained[owner] && (!by.Emptied[owner] || by.Paused) && !drainsAll(members, owner, by)
 		to := owner
 		switch {
 		case len(failed) == 0, pin.Node != "" && slices.Contains(able, pin.Node):
@@ -120,7 +120,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
-		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m) {
+		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Emptied[m.ID] && !by.DrainsAll(m) {
 			counts[m.ID] = 0
 		}
 	}
@@ -136,7 +136,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 		switch {
 		case len(able) > 0:
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
-		case has(members, was) && was != is && !by.GraduallyDrained[was] && !drainsAll(members, was, by):
+		case has(members, was) && was != is && !by.GraduallyDrained[was] && !by.Emptied[was] && !drainsAll(members, was, by):
 			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
 		default:
 			w.cover.unrelocated++

@@ -99,9 +99,10 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 	switch outcome {
 	case ack.OutcomeProposed:
 		w.checkProposal(before, after)
+		w.checkRoles(before, after, e)
 		w.checkPlacement(before, after, e)
 		w.checkMarks(before, after)
-		w.checkReturns(before, after)
+		w.checkReturns(before, after, e)
 	case ack.OutcomeCommitted:
 		w.checkCommit(before, after)
 	case ack.OutcomeIgnored:

@@ -60,6 +60,7 @@ type coverage struct {
 	spokes, majorities, unreached, reached             int
 	laterReturns                                       int
 	marked, unmarked, markedRestarts                   int
+	roleMoves, roleMissing                             int
 	suspicions, suspicionCampaigns, hangs, splits      int
 	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
@@ -249,6 +250,8 @@ func (c *coverage) counters() []counter {
 		{"nodes marked as failed", &c.marked, false},
 		{"marks that an operator ended", &c.unmarked, false},
 		{"restarts in place that a mark ended", &c.markedRestarts, true},
+		{"shards that move under a restriction to a role", &c.roleMoves, false},
+		{"maps proposed while no node with the role can get shards", &c.roleMissing, false},
 		{"shards that left an app which caches", &c.departures, false},
 		{"shards that returned to such an app because no other node could own them", &c.staleReturns, false},
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},

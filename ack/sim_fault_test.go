@@ -59,6 +59,7 @@ func kinds(list string) []weighted {
 		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
 		"retime": faultTiming, "retime-cut": faultTimingCut, "retime-lost": faultTimingLost, "retime-takeover": faultTimingTakeover,
 		"policy": faultPolicy, "mark": faultMark, "mark-restart": faultMarkRestart, "mark-drain": faultMarkDrain, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
+		"role": faultRole, "role-restart": faultRoleRestart,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,
@@ -170,6 +171,7 @@ func (w *world) populate(n, founders int) {
 		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1, keys: firstKeys, loaded: map[string]bool{firstKeys: true}}
 		w.hosts = append(w.hosts, h)
 		h.flags = w.flagsOf(h)
+		h.roles = [][]string{{"app"}, {"app", "db"}, {"db"}, nil}[i%4]
 		h.newDisk()
 		if w.n(6) == 0 {
 			h.weight = uint32(1 + w.n(3))
@@ -251,7 +253,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet = false
 	w.heal()
 	if !w.run(w.now+90*time.Second, func() bool {
-		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.gradualDrainsLast() && w.keysSettled()
+		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.gradualDrainsLast() && w.keysSettled() && w.rolesSettled()
 	}) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}

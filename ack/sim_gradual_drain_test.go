@@ -149,7 +149,7 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 // began are subject to another rule. A new leader repeats the proposal unchanged.
 func (w *world) mayReplaceNothing(before, after *ack.State, e *logEntry) bool {
 	p, last, policy := after.Proposed(), before.Proposed(), before.Policy()
-	if len(policy.GradualDrains) == 0 || len(policy.Pins) > 0 || len(e.stage.deferred) > 0 || !before.HasOpenProposal() {
+	if len(policy.GradualDrains) == 0 || len(policy.Pins) > 0 || policy.Role != "" || len(e.stage.deferred) > 0 || !before.HasOpenProposal() {
 		return false
 	}
 	if slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) { // it gets nothing any more

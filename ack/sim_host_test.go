@@ -51,6 +51,7 @@ type host struct {
 	noDeliver   bool // its releases are lost
 	lost        bool // never starts again
 	weight      uint32
+	roles       []string      // of its next process
 	speaks      uint64        // the highest boot that was granted a lease, or announced to leave
 	diskSlow    time.Duration // the longest that a write takes; zero: none takes any time
 	diskFails   int           // in a thousand: writes that fail
@@ -97,6 +98,8 @@ type proc struct {
 	dead   bool
 	nonce  uint64
 	origin time.Duration // true time at which its clock showed zero
+
+	roles []string
 
 	// Raft.
 	leader         bool

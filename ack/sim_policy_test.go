@@ -19,6 +19,8 @@ type queuedPolicy struct {
 	// heard is whose heartbeat was taken in the turn that submitted the entry: perhaps
 	// only after that.
 	heard shardmap.NodeID
+	// roles are those of the nodes; earlierRoles are those before the heartbeat of the turn, nil if there was none.
+	roles, earlierRoles nodeRoles
 	// changes are what was asked for; none: the leader does it by itself.
 	changes []ack.Change
 	// stage is what the leader noted of the proposal.
@@ -30,7 +32,7 @@ type queuedPolicy struct {
 }
 
 func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolicy {
-	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.RequestNumber], stage: l.note, reports: l.reportsOf()}
+	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.RequestNumber], stage: l.note, reports: l.reportsOf(), roles: l.rolesOf()}
 	l.note = stageNote{}
 	p.kept = l.turn.KeptShards()
 	for _, v := range l.turn.View() {
@@ -40,6 +42,7 @@ func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolic
 	}
 	if hb, ok := m.(leader.HeartbeatReceived); ok {
 		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
+		p.earlierRoles = l.earlierRoles(p.roles, hb)
 		p.stage.setEarlierInstances(l.earlierHeartbeat(hb), hb)
 	}
 	if e.RequestNumber > 0 {
@@ -232,17 +235,20 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 	isAssigned, isNeedless := false, w.mayReplaceNothing(before, after, e)
 	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
 		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
-			placement := relocated(base, members, reports, by)
-			if !p.HasSameOwners(shardmap.Assign(base, members, placement)) {
-				continue
-			}
-			if !isAssigned {
-				w.checkRelocated(base, p, members, reports, by)
-			}
-			isAssigned = true
-			isNeedless = isNeedless && onlyIdleShardsDiffer(before, members, placement)
-			if !isNeedless {
-				return
+			for _, roles := range e.roleVariants(policy.Role) {
+				restricted := restricted(policy.Role, members, roles, reports, by)
+				placement := relocated(base, members, reports, restricted)
+				if !p.HasSameOwners(shardmap.Assign(base, members, placement)) {
+					continue
+				}
+				if !isAssigned {
+					w.checkRelocated(base, p, members, reports, restricted)
+				}
+				isAssigned = true
+				isNeedless = isNeedless && onlyIdleShardsDiffer(before, members, placement)
+				if !isNeedless {
+					return
+				}
 			}
 		}
 	}
@@ -257,7 +263,7 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
 	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) && maps.Equal(p.Reasons, q.Reasons) && maps.Equal(p.MarkedFailed, q.MarkedFailed) && maps.EqualFunc(p.PinFallbacks, q.PinFallbacks, slices.Equal) &&
-		p.Pause == q.Pause && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
+		p.Pause == q.Pause && p.Role == q.Role && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
 }
 
 // drained reports whether the host should own nothing.

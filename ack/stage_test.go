@@ -89,6 +89,8 @@ type actor struct {
 	zone                                 string // from its next start on
 	// instances are those that may own shards; zero means a node with one instance.
 	instances shardmap.InstanceSet
+	// roles are those of the node, from its next start on.
+	roles []string
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -154,7 +156,7 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.nonce += 100 + uint64(len(id))
 		a.up, a.leased, a.goodbye, a.leaving, a.last = true, false, false, false, ack.Heartbeat{}
 		a.machine = agent.New(agent.Options{
-			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone,
+			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone, Roles: a.roles,
 			Gate: gate{s, a}, RaftTerm: func() uint64 { return a.term }, SendHeartbeat: func(hb ack.Heartbeat) { s.send(a, hb) },
 			RaiseBoot:       func(known uint64) (uint64, bool) { return known + 1, true },
 			ConfirmsAnswers: func() bool { return !a.gateway && a.follows != a.id },

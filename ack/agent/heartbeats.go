@@ -33,7 +33,7 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 	heartbeat := ack.Heartbeat{
 		FormatVersion: state.FormatVersion(),
 		// The process and the message.
-		Node: a.options.Node, Server: a.options.Server, Zone: a.options.Zone, Gateway: a.options.Gateway,
+		Node: a.options.Node, Server: a.options.Server, Zone: a.options.Zone, Roles: a.options.Roles, Gateway: a.options.Gateway,
 		Boot: a.holder.Boot(), Nonce: a.options.Nonce,
 		Number: number, Echo: echo, Term: raftTerm, Interval: a.options.Pace.Heartbeat,
 		// The log.

@@ -30,7 +30,7 @@ type Gate interface {
 }
 
 // Options are the fixed properties of a process. All are required except Gateway, Zone,
-// Hooks and ConfirmsAnswers.
+// Roles, Hooks and ConfirmsAnswers.
 type Options struct {
 	// Identity of the process.
 
@@ -41,6 +41,8 @@ type Options struct {
 	Boot, Nonce uint64
 	// Zone is the zone of the node, up to 64 bytes; empty means none.
 	Zone string
+	// Roles are the roles of the node, sorted, up to ack.MaxRoles with up to ack.MaxRole bytes each.
+	Roles []string
 	// Gateway means that the node never owns shards.
 	Gateway bool
 

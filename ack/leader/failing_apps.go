@@ -9,10 +9,8 @@ import (
 
 // avoidFailingApps adapts the policy of the next map to acquire failures. A failing shard
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
-// there. Without such a member it stays where it is. A member whose app cannot acquire any shard
-// gets no further shards, as if it were cordoned.
+// there. Without such a member it stays where it is. The caller must call cordonFailingApps and restrictToRole before.
 func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
-	pi.cordonFailingApps(placement)
 	failing := pi.failingShards()
 	if len(failing) == 0 {
 		return
@@ -29,7 +27,7 @@ func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
 	}
 }
 
-// cordonFailingApps cordons the members whose apps cannot acquire any shard.
+// cordonFailingApps cordons the members whose apps cannot acquire any shard. They get no further shards.
 func (pi *placementInputs) cordonFailingApps(placement *shardmap.Policy) {
 	isCloned := false
 	for _, member := range pi.members {
@@ -67,12 +65,12 @@ type relocation struct {
 	shardCounts map[shardmap.NodeID]int
 }
 
-// newRelocation returns the relocation by a placement policy. Nodes that drain, restart or are
+// newRelocation returns the relocation by a placement policy. Nodes that drain, restart, are emptied or are
 // cordoned get no further shards. A node of which each app instance is drained drains.
 func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members []shardmap.Member) *relocation {
 	r := &relocation{placement: placement, members: members, shardCounts: map[shardmap.NodeID]int{}}
 	for _, member := range members {
-		isDraining := placement.GraduallyDrained[member.ID] || placement.DrainsAll(member)
+		isDraining := placement.GraduallyDrained[member.ID] || placement.Emptied[member.ID] || placement.DrainsAll(member)
 		if !isDraining && !placement.Restarting[member.ID] && !placement.Cordoned[member.ID] {
 			r.shardCounts[member.ID] = committed.ShardCount(member.ID)
 		}
@@ -156,9 +154,10 @@ func (rl *relocation) isBarred(member shardmap.Member, shard shardmap.Shard) boo
 	return true
 }
 
-// canKeep reports whether the owner is a member that is not drained, and has an app instance that is
+// canKeep reports whether the owner is a member that is neither drained nor emptied, and has an app instance that is
 // not drained.
 func (rl *relocation) canKeep(owner shardmap.NodeID) bool {
 	i := slices.IndexFunc(rl.members, func(member shardmap.Member) bool { return member.ID == owner })
-	return i >= 0 && !rl.placement.GraduallyDrained[owner] && !rl.placement.DrainsAll(rl.members[i])
+	isEmptied := rl.placement.GraduallyDrained[owner] || rl.placement.Emptied[owner] && !rl.placement.Paused
+	return i >= 0 && !isEmptied && !rl.placement.DrainsAll(rl.members[i])
 }

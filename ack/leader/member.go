@@ -273,7 +273,7 @@ type memberTracker struct {
 	electedAt time.Duration // when the leader was elected
 	byID      map[shardmap.NodeID]*member
 	// reportsVersion counts changes of the reports in heartbeats that influence the placement of
-	// shards: zones and acquire failures.
+	// shards: zones, roles and acquire failures.
 	reportsVersion uint64
 }
 
@@ -305,9 +305,9 @@ func (mt *memberTracker) addMembersOf(shards *shardmap.Map) {
 // storeHeartbeat stores a heartbeat of the node.
 func (mt *memberTracker) storeHeartbeat(now time.Duration, node *member, received HeartbeatReceived) {
 	old := node.heartbeat
-	zoneChanged := !node.hasHeartbeat() || old.Zone != received.Zone
+	labelsChanged := !node.hasHeartbeat() || old.Zone != received.Zone || !slices.Equal(old.Roles, received.Roles)
 	failuresChanged := old.AcquiresNone != received.AcquiresNone || !slices.Equal(old.UnacquiredShards, received.UnacquiredShards)
-	if zoneChanged || failuresChanged {
+	if labelsChanged || failuresChanged {
 		mt.reportsVersion++
 	}
 	node.storeHeartbeat(now, received)

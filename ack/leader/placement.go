@@ -17,7 +17,7 @@ type placementInputs struct {
 	// keptShards stay with their owners, because the apps have failed to release them.
 	keptShards map[shardmap.Shard]bool
 	idle       idleShards
-	nodes      *memberTracker // for zones and acquire failures in heartbeats
+	nodes      *memberTracker // for zones, roles and acquire failures in heartbeats
 	// reportsVersion was nodes.reportsVersion when the inputs were collected.
 	reportsVersion uint64
 }
@@ -41,6 +41,8 @@ func (pi *placementInputs) placement() shardmap.Policy {
 	placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()
 	placement.IdleShards = pi.idle.shards
 	placement.Barred = pi.state.BarredShards()
+	pi.cordonFailingApps(&placement)
+	pi.restrictToRole(&placement)
 	pi.avoidFailingApps(&placement)
 	placement.KeptShards = pi.keptShards
 	return placement

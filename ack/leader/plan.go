@@ -79,6 +79,8 @@ func (l *Leader) moveReason(move shardmap.Move, want *shardmap.Map) string {
 		return cmp.Or(l.instanceReason(committed, want), "spread")
 	case l.in.state.Policy().DrainsGradually(move.From):
 		return "drain"
+	case l.members.getOrCreate(move.From).lacksRole(l.in):
+		return "role"
 	case l.isPinnedTo(move.Shard, move.To):
 		return "pin"
 	case committed.ShardCount(move.To) == 0:

@@ -1,0 +1,184 @@
+package ack_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+func restrict(role string) ack.Change { return ack.Change{Kind: ack.ChangeRole, Role: role} }
+
+// servingWithRoles returns a stage on which a and b have the role app, and c has another role.
+func servingWithRoles(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, "a", "b", "c")
+	s.actor("a").roles, s.actor("b").roles, s.actor("c").roles = []string{"app"}, []string{"app", "db"}, []string{"db"}
+	s.start("a", "b", "c")
+	s.elect("a")
+	s.run(600 * time.Millisecond)
+	for _, id := range []shardmap.NodeID{"a", "b", "c"} {
+		if s.state.Committed().ShardCount(id) != 4 {
+			t.Fatalf("%s owns %d shards, want 4:\n%s", id, s.state.Committed().ShardCount(id), s)
+		}
+	}
+	return s
+}
+
+// untilOwned waits until no proposal is open and the nodes own these numbers of shards.
+func (s *stage) untilOwned(a, b, c int) {
+	s.t.Helper()
+	s.until("the shards of the nodes", func() bool {
+		m := s.state.Committed()
+		return !s.state.HasOpenProposal() && m.ShardCount("a") == a && m.ShardCount("b") == b && m.ShardCount("c") == c
+	})
+}
+
+func TestShardsAreRestrictedToNodesWithRole(t *testing.T) {
+	s := servingWithRoles(t)
+	s.changePolicy("a", restrict("app"))
+	s.untilOwned(6, 6, 0)
+	s.run(2 * time.Second)
+	s.untilOwned(6, 6, 0)
+	if !s.state.Committed().IsMember("c") || !s.actor("c").leased {
+		t.Errorf("c is no member of the map, or has no lease:\n%s", s)
+	}
+	s.changePolicy("a", restrict("db"))
+	s.untilOwned(0, 6, 6)
+	s.changePolicy("a", restrict(""))
+	s.untilOwned(4, 4, 4)
+}
+
+// A busy shard of a node without the role stays until its requests have ended, like that of any other owner.
+func TestBusyShardOfNodeWithoutRoleMovesLater(t *testing.T) {
+	s := servingWithRoles(t)
+	var busy shardmap.Shard
+	for s.state.Committed().Owner(busy) != "c" {
+		busy++
+	}
+	s.actor("c").runs = map[shardmap.Shard]bool{busy: true}
+	s.changePolicy("a", restrict("app"))
+	s.until("the idle shards moved", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().ShardCount("c") == 1 })
+	if owner := s.state.Committed().Owner(busy); owner != "c" {
+		t.Errorf("the busy shard %d is at %s, want c", busy, owner)
+	}
+	s.actor("c").runs = nil
+	s.untilOwned(6, 6, 0)
+}
+
+// A plan names the role as the reason of a move, and a pause delays the moves.
+func TestRestrictionToRoleIsTheReasonOfMoves(t *testing.T) {
+	s := servingWithRoles(t)
+	s.changePolicy("a", restrict("app"), pause(time.Hour))
+	s.run(time.Second)
+	s.untilOwned(4, 4, 4) // a pause delays the moves
+	p := s.plan()
+	if len(p.Moves) != 0 || len(p.Resumed) != 4 {
+		t.Fatalf("plan = %+v, want four moves that wait for the end of the pause", p)
+	}
+	for _, move := range p.Resumed {
+		if move.From != "c" || move.Reason != "role" {
+			t.Errorf("planned %+v, want a move from c because of the role", move)
+		}
+	}
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
+	s.untilOwned(6, 6, 0)
+}
+
+// Nodes without the role own shards rather than no node: the cluster stays available.
+func TestNodesWithoutRoleOwnShardsIfNoNodeHasIt(t *testing.T) {
+	s := servingWithRoles(t)
+	s.changePolicy("a", restrict("nobody"))
+	s.run(2 * time.Second)
+	s.untilOwned(4, 4, 4) // no node has the role: every shard stays
+	s.changePolicy("a", restrict("db"))
+	s.untilOwned(0, 6, 6)
+	s.crash("b")
+	s.untilOwned(0, 0, 12)
+	s.actor("c").roles = nil
+	s.crash("c")
+	s.start("c")
+	s.run(2 * time.Second) // the last node with the role has lost it
+	for shard := range shardmap.Shard(12) {
+		if s.state.Committed().Owner(shard) == "" {
+			t.Fatalf("shard %d is orphaned:\n%s", shard, s)
+		}
+	}
+	s.actor("b").roles = []string{"db"}
+	s.start("b")
+	s.untilOwned(0, 12, 0)
+}
+
+// A node with the role that gets no further shards does not take those of nodes without the role.
+func TestCordonedNodeWithRoleTakesNoShards(t *testing.T) {
+	s := servingWithRoles(t)
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "a"}, ack.Change{Kind: ack.ChangeCordon, Node: "b"}, restrict("app"))
+	s.run(2 * time.Second)
+	s.untilOwned(4, 4, 4)
+	s.changePolicy("a", uncordon("b"))
+	s.untilOwned(4, 8, 0)
+}
+
+// A new leader does not know the roles of nodes that it has not heard. It moves no shards for that.
+func TestNewLeaderMovesNoShardsBeforeItKnowsRoles(t *testing.T) {
+	s := servingWithRoles(t)
+	s.changePolicy("a", restrict("app"))
+	s.untilOwned(6, 6, 0)
+	before := s.state.Committed()
+	s.elect("b")
+	s.run(2 * time.Second)
+	if moves := shardmap.Diff(before, s.state.Committed()); len(moves) > 0 {
+		t.Errorf("moved %v after an election:\n%s", moves, s)
+	}
+}
+
+func TestRoleOfPolicySurvivesSnapshotAndRecovery(t *testing.T) {
+	s := servingWithRoles(t)
+	change := restrict("app")
+	change.Reason = "licences"
+	s.changePolicy("a", change)
+	s.untilOwned(6, 6, 0)
+	snapshot, err := s.state.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := ack.DecodeState(snapshot)
+	if err != nil || state.Policy().Role != "app" || state.Policy().Reasons[ack.PolicyItem{Kind: ack.ChangeRole}] != "licences" {
+		t.Errorf("role %q after a snapshot, %v", state.Policy().Role, err)
+	}
+	if kept := state.Policy().ForRecoveredCluster(); kept.Role != "app" {
+		t.Errorf("role %q after a recovery, want app", kept.Role)
+	}
+	s.changePolicy("a", restrict(""))
+	if p := s.state.Policy(); p.Role != "" || len(p.Reasons) > 0 {
+		t.Errorf("policy %+v after the end of the restriction", *p)
+	}
+}
+
+func TestRolesNeedTheirFormatVersion(t *testing.T) {
+	bootstrap := ack.EncodeBootstrap("c", 8, ack.DefaultTiming())
+	bootstrap[0] = byte(ack.RolesFormatVersion - 1)
+	s, _, err := ack.NewState().Apply(1, 1, bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckChanges([]ack.Change{restrict("app")}); !errors.Is(err, ack.ErrChange) {
+		t.Errorf("role accepted in format version %d: %v", s.FormatVersion(), err)
+	}
+	heartbeat := ack.Heartbeat{FormatVersion: ack.RolesFormatVersion, Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Roles: []string{"app", "db"}}
+	for version, want := range map[ack.FormatVersion]int{ack.RolesFormatVersion: 2, ack.RolesFormatVersion - 1: 0} {
+		heartbeat.FormatVersion = version
+		encoded, _ := heartbeat.MarshalBinary()
+		var decoded ack.Heartbeat
+		if err := decoded.UnmarshalBinary(encoded); err != nil || len(decoded.Roles) != want {
+			t.Errorf("format version %d: roles %q, %v", version, decoded.Roles, err)
+		}
+	}
+	heartbeat.FormatVersion, heartbeat.Roles = ack.RolesFormatVersion, []string{"b", "a"}
+	encoded, _ := heartbeat.MarshalBinary()
+	if err := new(ack.Heartbeat).UnmarshalBinary(encoded); !errors.Is(err, ack.ErrCorrupt) {
+		t.Errorf("roles out of order: %v", err)
+	}
+}
