@@ -263,6 +263,7 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 		for _, a := range []api.Action{
 			{Verb: api.Drain, Force: true},
 			{Verb: api.Cordon},
+			{Verb: api.MarkFailed},
 			{Verb: api.Uncordon},
 			{Verb: api.Weigh, Weight: 1},
 			{Verb: api.Weigh, Node: "b", Weight: 1 << 30},
