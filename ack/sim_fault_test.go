@@ -56,7 +56,7 @@ func kinds(list string) []weighted {
 		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultDuplicate,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"two-gone": faultTwoGone, "retime-elect": faultTimingElect, "retime-halves": faultTimingHalves,
-		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
+		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver, "safe-drain": faultSafeDrain,
 		"retime": faultTiming, "retime-cut": faultTimingCut, "retime-lost": faultTimingLost, "retime-takeover": faultTimingTakeover,
 		"policy": faultPolicy, "mark": faultMark, "mark-restart": faultMarkRestart, "mark-drain": faultMarkDrain, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"role": faultRole, "role-restart": faultRoleRestart,

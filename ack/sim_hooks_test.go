@@ -344,6 +344,22 @@ func faultAppIll(w *world) bool {
 	return app.ill != appIllness{}
 }
 
+// faultSafeDrain makes an app fail to release shards, and requests a safe drain of its node. Otherwise, both
+// rarely occur at the same node and time.
+func faultSafeDrain(w *world) bool {
+	lead := w.someLeader()
+	h := w.randomHost(func(h *host) bool { return h.app != nil && running(h) && h.proc.table.Committed().ShardCount(h.id) > 0 })
+	if lead == nil || h == nil {
+		return false
+	}
+	for _, app := range h.apps() {
+		app.ill = []appIllness{{fails: 1000}, {hangs: 1000}, {some: 900}}[w.pick(3)]
+		w.undo(w.faultDuration(), func() { app.ill = appIllness{} })
+	}
+	w.logf("scene: a safe drain of %s, whose app fails to release", h.id)
+	return lead.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeDrain, Node: h.id, SafeDrain: true, ReleaseTimeout: time.Duration(w.pick(2)) * 500 * time.Millisecond})
+}
+
 // addHookApps gives most hosts an app with hooks.
 func (w *world) addHookApps() {
 	w.releaseTimeout = w.span(200*time.Millisecond, 2500*time.Millisecond)

@@ -113,7 +113,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "hooks", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 100, suspicions: 50,
-			kinds: kinds("app-ill 12, policy 6, app-restart 8, app-hangs 3, no-deliver 4, restart 7, restart-elect 3, restart-join 3, kill 6, leave 6, sick 5, join 4, pause 4, isolate 4, one-way 3, halves 3, elect 4, depose 4, storm 2, forge 3, " +
+			kinds: kinds("app-ill 12, safe-drain 4, policy 6, app-restart 8, app-hangs 3, no-deliver 4, restart 7, restart-elect 3, restart-join 3, kill 6, leave 6, sick 5, join 4, pause 4, isolate 4, one-way 3, halves 3, elect 4, depose 4, storm 2, forge 3, " +
 				"hold 3, slow-cut 2, deaf 2, trail 2, wipe 2, stall 3, compact 3, remove 1, noise 2, retime 1, power 2"),
 		},
 		{
