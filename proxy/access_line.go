@@ -11,8 +11,8 @@ type accessLine struct {
 	keys *shardkey.Extractor
 }
 
-// write writes the line of a request that has ended. It writes nothing for a resumable WebSocket,
-// because sessionLog writes its lines.
+// write writes the line of a finished request. It writes nothing for a resumable WebSocket, whose lines are written
+// by sessionLog.
 func (line accessLine) write() {
 	if !line.exchange.isResumption() {
 		received, _ := line.traffic()
@@ -20,8 +20,8 @@ func (line accessLine) write() {
 	}
 }
 
-// send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
-// why the event has happened, or with which result.
+// send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason gives the
+// event's cause or result.
 func (line accessLine) send(in int64, event, reason string) {
 	exchange := &line.exchange
 	_, sent := line.traffic()

@@ -7,7 +7,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// runTimed runs an attempt, and records its destination and duration for the access log.
+// runTimed runs an attempt and records its destination and duration for the access log.
 func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	runner.bindAttempt(attempt)
 	account := &runner.exchange.account
@@ -67,7 +67,7 @@ func (runner *attemptRunner) recordRun(attempt *attempt, result decision, starte
 // recordLoad counts a run that has ended after elapsed. sent is the number of bytes that had been sent
 // to the client when the run began.
 func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Duration, sent int64) {
-	isTunnel := runner.exchange.account.Status == 101 // it is idle most of the time, so its duration is no measure of load
+	isTunnel := runner.exchange.account.Status == 101 // mostly idle, so its duration says nothing about load
 	if !isTunnel {
 		runner.server.metrics.UpstreamDurations[routeKind].Observe(elapsed)
 	}
@@ -84,8 +84,8 @@ func (runner *attemptRunner) recordLoad(routeKind route.Kind, elapsed time.Durat
 	}
 }
 
-// loadCounters returns the counters of load for a request that runs on the local app. It returns
-// nil if the request is not counted.
+// loadCounters returns the load counters for a request that runs on the local app, or nil if the
+// request is not counted.
 func (exchange *exchange) loadCounters(load *loadstats.Collector, routeKind route.Kind) *loadstats.Counters {
 	if routeKind != route.Local || exchange.Keyless {
 		return nil

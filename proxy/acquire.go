@@ -40,7 +40,7 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 	hasWaitedAtIngress := wait.exchange.hasWaited && wait.ingress == ""
 	waiter := &connpool.Waiter{
 		Shard: wait.exchange.limitShard(), RequireRecent: wait.requiresRecentConn(), MaxInflight: wait.maxInflight(pool), RequireNew: requireNew,
-		ForUpgrade:    wait.exchange.isResumption(), // a WebSocket is resumed by an upgrade request, and keeps the connection
+		ForUpgrade:    wait.exchange.isResumption(), // a resumed WebSocket sends an upgrade request and then keeps the connection
 		StreamAllowed: wait.exchange.mayUseStream(),
 		HasWaited:     hasWaitedAtIngress, MaxQueued: wait.maxQueued(pool), HadTurn: wait.exchange.hadTurn,
 	}
@@ -53,7 +53,7 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 			return nil, wait.decideAfterAcquireError(pool, err)
 		}
 		if isUsable(conn, waiter) {
-			pool.ProbeWithIdle() // this connection works, so another idle one may work although new dials fail
+			pool.ProbeWithIdle() // this connection works, so other idle ones may work even though dials fail
 			return conn, decision{}
 		}
 		// Accept any usable connection from now on: otherwise the request could discard one returned
@@ -63,9 +63,9 @@ func (wait *requestWait) acquireConn(pool *connpool.Pool) (*connpool.Conn, decis
 	}
 }
 
-// isUsable reports whether a connection of the pool fulfills the requirements of the request. A
-// reused connection must still be open. If the request must not be sent twice, the connection must also
-// support a liveness check (connpool.Conn.Checkable).
+// isUsable reports whether a pooled connection meets the request's requirements. A reused connection must still be
+// open. If the request must not be sent twice, the connection must also support a liveness check
+// (connpool.Conn.Checkable).
 func isUsable(conn *connpool.Conn, waiter *connpool.Waiter) bool {
 	if !conn.Reused {
 		return true
@@ -76,8 +76,8 @@ func isUsable(conn *connpool.Conn, waiter *connpool.Waiter) bool {
 	return !waiter.RequireRecent || conn.Checkable
 }
 
-// requiresRecentConn reports whether the request needs a recently used connection. That is the case if the
-// request must not be sent twice, or if it may already have run on a connection that has broken.
+// requiresRecentConn reports whether the request needs a recently used connection, because it must not be sent
+// twice, or because it may already have run on a connection that broke.
 func (wait *requestWait) requiresRecentConn() bool {
 	return wait.exchange.safety != safeMethod || wait.exchange.mayHaveRun()
 }
@@ -100,23 +100,23 @@ func (wait *requestWait) maxQueued(pool *connpool.Pool) int {
 	return wait.settings.ShardQueue
 }
 
-// acquireIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
-// loop. nil means no preference.
+// acquireIdleConn returns an idle connection, or nil. If loop is not nil, it prefers a connection that is
+// registered with loop.
 func (wait *requestWait) acquireIdleConn(pool *connpool.Pool, loop connpool.EventLoop) *connpool.Conn {
 	return pool.Get(connpool.Requirements{
 		Shard: wait.exchange.limitShard(), RequireRecent: wait.requiresRecentConn(), MaxInflight: wait.maxInflight(pool), CheckedOnSend: wait.sendsChecked(), Loop: loop,
 	})
 }
 
-// waitInQueue waits in the queue of the pool. isDialed means that a connection for the request is
-// being dialed. Otherwise the request has to wait for other requests to finish. At its ingress, it
-// then also needs a place in the wait queue of the node. With --shard-queue, requests wait at the owner
-// in the order of their arrival, so a forwarded request waits like a request of a client.
+// waitInQueue waits in the queue of the pool. isDialed is set if a connection for the request is being dialed.
+// Otherwise the request must wait for other requests to finish, and at its ingress it then also needs a slot in the
+// node's wait queue. With --shard-queue, requests wait at the owner in order of arrival, so a forwarded request
+// waits like a client's request.
 func (wait *requestWait) waitInQueue(pool *connpool.Pool, waiter *connpool.Waiter, isDialed bool) (*connpool.Conn, error) {
 	waitsLong := wait.ingress == "" || waiter.MaxQueued > 0
 	limit := ownerWait
 	if waitsLong {
-		limit = wait.timeLeft(time.Now()) // dialing counts towards the waiting time
+		limit = wait.timeLeft(time.Now()) // dialing counts toward the waiting time
 	}
 	if pool.ShardMoved(waiter, wait.server.options.Cluster.Table()) {
 		_ = pool.LeaveQueue(waiter)
@@ -149,8 +149,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// decideIfEnded returns the decision for a request that must not wait any longer: the client's connection is being
-// closed, or the request queue is full.
+// decideIfEnded returns the decision for a request that must not keep waiting, because the client's connection is
+// being closed or the request queue is full.
 func (wait *requestWait) decideIfEnded(err error) (result decision, ended bool) {
 	var queueFull *queueFullError
 	switch {
@@ -198,8 +198,8 @@ func (wait *requestWait) decideAfterAcquireError(pool *connpool.Pool, err error)
 	return result
 }
 
-// describeAppError returns the problem for a request that got no connection to the app of this node
-// because of err. refusal is the reason for the ingress of a forwarded request.
+// describeAppError returns the problem for a request that got no connection to this node's app because of err.
+// refusal is the reason reported to the ingress of a forwarded request.
 func (wait *requestWait) describeAppError(err error) (code problem.Code, refusal route.Refusal, detail string) {
 	switch {
 	case errors.Is(err, connpool.ErrShardConnLimit):

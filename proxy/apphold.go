@@ -6,10 +6,10 @@ import (
 	"shardway/proxy/h1"
 )
 
-// MaxHold is the maximum duration of a hold. A longer duration in a response is reduced to it.
+// MaxHold is the maximum duration of a hold. Longer durations are capped.
 const MaxHold = 24 * time.Hour
 
-// shownHold is how many bytes of an invalid value the log shows.
+// shownHold is the number of bytes of an invalid value that are logged.
 const shownHold = 40
 
 // reportHold records the response header Shardway-Hold. The header contains the number of seconds
@@ -33,7 +33,7 @@ func (state *requestState) reportHold(res *h1.Response, epoch uint64) {
 	state.server.options.HoldShard(state.exchange.shard, epoch, hold)
 }
 
-// parseHold parses a whole number of seconds. It reduces the duration to MaxHold.
+// parseHold parses a whole number of seconds. It caps the duration at MaxHold.
 func parseHold(value []byte) (d time.Duration, ok bool) {
 	const maxSeconds = int(MaxHold / time.Second)
 	seconds := 0

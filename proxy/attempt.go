@@ -15,10 +15,10 @@ import (
 // detailMayHaveRun is part of each error response to a request that an app may have executed.
 const detailMayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// maxTries limits how often a request that may have run is sent, in total over all nodes.
-// maxReusedTries limits how many of these attempts use a connection that has carried other
-// requests. When a node dies, all its connections break, one after the other. Therefore the last
-// attempt uses a new connection.
+// maxTries limits how often a request that may have run is sent, over all nodes. maxReusedTries
+// limits how many of these attempts use a connection that has carried other requests. The last
+// attempt always uses a new connection, because all connections to a dead node break one after
+// another.
 const (
 	maxTries       = 3
 	maxReusedTries = 2
@@ -37,9 +37,9 @@ type attempt struct {
 	table *route.Table   // routing table that was used
 	route *route.Route   // destination according to the table
 	attemptEpoch
-	release         func() // ends the admission of a local attempt; it does nothing at another node
-	responsesBefore int    // number of responses to earlier attempts of the request that had begun
-	bodyHeldBack    bool   // this node holds the body back until the owner has sent the acceptance (headerContinue)
+	release         func() // ends the admission of a local attempt; a no-op for a remote one
+	responsesBefore int    // number of responses that earlier attempts of the request received
+	bodyHeldBack    bool   // the body is held back until the owner accepts the request (headerContinue)
 
 	// State of the client's connection.
 
@@ -54,8 +54,8 @@ type attemptEpoch struct {
 	generation uint64 // generation of the routing table, for a local attempt; zero means unknown
 }
 
-// abort ends an attempt by closing its connection. It also stops sending the client's body. If the
-// attempt was cancelled, abort returns the cause.
+// abort ends an attempt by closing its connection. It also stops sending the client's body. It
+// returns the cause if the attempt was cancelled.
 func (attempt *attempt) abort() cause.Cause {
 	cancelCause := attempt.slot.Finish()
 	_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
@@ -93,6 +93,5 @@ func connErrorCode(kind route.Kind) problem.Code {
 // shard and has not run the request.
 const headerAcquire = "Shardway-Acquire"
 
-// errNoLease reports that the lease has ended between the admission of a request and the first
-// byte.
+// errNoLease reports that the lease expired between a request's admission and its first byte.
 var errNoLease = errors.New("proxy: no lease")

@@ -86,12 +86,12 @@ func (runner *attemptRunner) awaitResponse(attempt *attempt) decision {
 }
 
 // processResponse handles a response whose header has been read. It forwards the response to the
-// client. If the response means that the request must be sent again, it returns the decision how the
-// request continues.
+// client. If the response requires the request to be sent again, it returns the decision on how to
+// continue.
 func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	isLocal := attempt.route.Kind == route.Local
-	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app without the shard has no state to hold
+	if isLocal && res.Has(h1.FieldShardwayHold) && !runner.retrier.reportsNotAcquired(res) { // an app that lacks the shard has no state to hold
 		runner.reportHold(res, attempt.epoch)
 	}
 	isBodyRead := !runner.body.IsSending() || runner.body.IsSendingEnd()
@@ -125,9 +125,9 @@ func (runner *attemptRunner) processResponse(attempt *attempt) decision {
 	return runner.forwardResponse(attempt)
 }
 
-// processResumedStream handles the response to a request to resume an event stream.
+// processResumedStream handles the response to a resume request for an event stream.
 func (runner *attemptRunner) processResumedStream(attempt *attempt) decision {
-	if brokeAtOwner(attempt) || drainedAtOwner(attempt) { // the owner responds, and not its app
+	if brokeAtOwner(attempt) || drainedAtOwner(attempt) { // the response comes from the owner, not from its app
 		return runner.retrier.decideAfterUnansweredResumption(attempt)
 	}
 	if !runner.retrier.acceptsResumption(attempt) {

@@ -24,8 +24,8 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 // safe to repeat are retried.
 func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(cause.Lease, reason) }
 
-// CancelForStop is CancelUpstream for a node that stops after the time limit for running requests.
-// Requests that are not safe to repeat receive 502 shard-moved.
+// CancelForStop is like CancelUpstream, for a node whose time limit for running requests has passed
+// while it stops. Requests that are not safe to repeat receive 502 shard-moved.
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(cause.Stopping, reason) }
 
 // cancelLocal cancels all runs on the local app, and returns their number.
@@ -67,9 +67,9 @@ func cancelRun(slot *inflight.Slot, current inflight.Run, cancelCause cause.Caus
 	cancelMatching(slot, current, cancelCause, m, func(latest inflight.Run) bool { return latest.Number == current.Number })
 }
 
-// cancelBeforeResponse cancels current like cancelRun, unless its response has begun since current was
-// loaded. The slot checks and cancels in one atomic step. So a response either continues undisturbed
-// or sends no byte.
+// cancelBeforeResponse cancels current like cancelRun, unless its response has begun since current
+// was loaded. The slot checks and cancels atomically, so a response either continues undisturbed or
+// sends no byte.
 func cancelBeforeResponse(slot *inflight.Slot, current inflight.Run, cancelCause cause.Cause, m *metrics.Metrics) {
 	cancelMatching(slot, current, cancelCause, m, func(latest inflight.Run) bool {
 		return latest.Number == current.Number && !latest.Has(inflight.ResponseBegun)

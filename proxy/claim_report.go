@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// claimReporter logs that a claim of a token can never be a key, once for each source. Its methods may be
+// claimReporter logs, once per source, that a token's claim can never be a key. Its methods may be
 // called from any goroutine.
 type claimReporter struct {
 	log      *zerolog.Logger

@@ -27,12 +27,12 @@ import (
 )
 
 // requestState is the state of a request and of the connection on which it arrived. The steps of a
-// request and their helper types share it. A helper contains the requestState and not the client, so
-// that it cannot call the steps of the client, and uses the connection only through inbound.
+// request and their helper types share it. A helper holds the requestState rather than the client,
+// so that it cannot call the client's steps and can use the connection only through inbound.
 type requestState struct {
 	server     *Server
 	inbound    inbound.Request
-	ingress    string           // name of the node at the other end; empty means that it is a client
+	ingress    string           // node at the other end; empty for a client
 	clientAddr forwarded.Client // address of the client
 	settings   *Settings        // settings in force for this request
 
@@ -45,13 +45,13 @@ type requestState struct {
 	extraLines []byte
 	routePath  []byte // memory of a decoded path; see findRoute
 	// slowResponse is the key of a response in Server.largeResponses, while a response of unknown
-	// duration from another node is being forwarded. Zero means none, or that the response already
-	// counts as slow.
+	// duration from another node is being forwarded. It is zero if there is none, or if the
+	// response already counts as slow.
 	slowResponse atomic.Uint64
 	// totalDeadline is the end of the TotalTimeout of the request, by the clock. Zero means no limit.
 	totalDeadline atomic.Int64
-	// escaped means that other goroutines may have a reference to the client without using
-	// Server.conns. Therefore its memory is not reused.
+	// escaped is set if other goroutines may hold a reference to the client that they did not get
+	// from Server.conns. The client's memory is then not reused.
 	escaped bool
 }
 
@@ -111,15 +111,14 @@ type connState struct {
 	// longPollStart is the time of the first attempt of a long poll that was retried because its
 	// shard moved, by the clock of the server. Zero means none.
 	longPollStart atomic.Int64
-	// firstByteTimeout is the timeout of the route of the current request. Zero means that of the
-	// settings. A negative value means no limit.
+	// firstByteTimeout is the timeout of the current request's route. Zero selects the timeout of
+	// the settings; negative means no limit.
 	firstByteTimeout atomic.Int64
-	// carriedRequest means that the connection has carried a request before the current one. When
-	// such a connection is closed without a response, clients repeat a safe request.
+	// carriedRequest means that the connection has carried a request before the current one. If
+	// such a connection is closed without a response, clients retry safe requests.
 	carriedRequest atomic.Bool
 
-	// unobserved means that no visit of Server.conns was in progress when the client was removed from
-	// it.
+	// unobserved is set if no visit of Server.conns was in progress when the client was removed.
 	unobserved bool
 }
 
@@ -155,10 +154,10 @@ type client struct {
 
 	// Connection.
 
-	conn  *h1.Conn    // the connection; nil for a client of another front
+	conn  *h1.Conn    // nil for a client of another front
 	front http1.Front // the connection as the pipeline of a request uses it
-	// closing means that another goroutine is closing the connection. Then no further run may
-	// begin.
+	// closing is set once another goroutine is closing the connection. No further run may begin
+	// then.
 	closing      atomic.Bool
 	goroutines   *sync.WaitGroup    // counts the goroutines of the connection
 	headerMemory buffer.Reservation // memory of a header that has been read partly
@@ -204,7 +203,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	options.Direct = rawio.IsDirect(conn)
 	if isFromClient {
 		options.OnHeaderMemory = c.onHeaderMemory
-		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
+		options.CloseWriteAfterIdle = true // shows another node that none of its pending requests ran
 	}
 	c.conn.Reset(conn, options)
 	c.life = connlife.Lifetime{ParentCtx: ctx}
@@ -226,8 +225,8 @@ func makeClient(s *Server) *client {
 	return c
 }
 
-// attach makes in the source of the requests of the client, and connects the parts of the client that
-// do not depend on the front. A client of another front has no conn, and is never idle.
+// attach makes in the source of the client's requests, and connects the parts of the client that do
+// not depend on the front. A client of another front has no conn and is never idle.
 func (c *client) attach(in inbound.Request) {
 	c.inbound, c.slot.Client = in, in
 	c.disconnect.Init(in, c.onClientClosed)
@@ -236,8 +235,7 @@ func (c *client) attach(in inbound.Request) {
 	c.connectSteps()
 }
 
-// connectSteps connects the helper types of the steps of a request with each other, and with the
-// state of the connection.
+// connectSteps connects the helper types with each other and with the connection's state.
 func (c *client) connectSteps() {
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.clientAddr, Place: c.server.keyPlacer.Place, Codec: c.server.wrapCodec, ReportClaim: c.server.claims.report}
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
@@ -276,8 +274,8 @@ func clientOptions(ingress string, settings *Settings, lingering *h1.Lingering) 
 	}
 	options.Timeouts.MinRate, options.Timeouts.RateGrace = max(settings.MinBodyRate, 0), bodyRateGrace
 	if ingress != "" {
-		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
-		// to do so, and is therefore more generous.
+		// The ingress enforces the rate for its client. This more generous limit only catches an
+		// ingress that fails to do so.
 		options.Timeouts.RateGrace += bodyRateGrace / 2
 		options.Timeouts.FirstByte = 0 // the ingress decides how long its connection stays idle
 		options = upstream.PeerOptions(options, &settings.upstreamLimits)
@@ -299,9 +297,9 @@ func (c *client) onClientClosed() {
 const reportTimeout = 100 * time.Millisecond
 
 // terminate closes the connection from another goroutine. It cancels the run and ends all waiting.
-// If the connection belongs to another node, reportStopped then reports the result of its request.
+// On a connection from another node, reportStopped then reports the request's result.
 func (c *client) terminate(cancelCause cause.Cause) {
-	c.closing.Store(true) // this also prevents that the client's memory is reused
+	c.closing.Store(true) // this also keeps the client's memory from being reused
 	toClose, _ := c.slot.Cancel(cancelCause, anyRun, nil)
 	inflight.CloseAll(toClose)
 	c.life.End()
@@ -328,8 +326,7 @@ func anyRun(inflight.Run, string) bool { return true }
 
 // reportStopped reports to the other node whether its request has not run or may have run, when
 // this node closes the stream. The report also shows that the request did not crash this process.
-// reportStopped returns false if another response has been sent, or if the connection is not being
-// closed.
+// It returns false if another response has been sent, or if the connection is not being closed.
 func (c *client) reportStopped() bool {
 	hasResponded := c.exchange.account.Status != 0
 	if c.ingress == "" || !c.closing.Load() || hasResponded {
@@ -352,8 +349,8 @@ func (c *client) onBodySent(readErr error) {
 		return
 	}
 	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
-	// the client's connection, because a response may already be on its way, such as the 413 of the
-	// owner. responseRelay records whether the response was complete.
+	// the client's connection, because a response such as the owner's 413 may already be on its
+	// way. responseRelay records whether that response was complete.
 	toClose, _ := c.slot.Cancel(cause.ClientGone, anyRun, nil)
 	if len(toClose) > 0 {
 		upstream := toClose[:1]

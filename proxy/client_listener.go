@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/connset"
 )
 
-// clientListener is what the client connections of one listener have in common.
+// clientListener is the state shared by the client connections of one listener.
 type clientListener struct {
 	server  *Server
 	limit   *connset.Limit
@@ -24,7 +24,7 @@ type job struct {
 	client          *client // a client that an event loop has handed off; nil means that the goroutine creates a client
 }
 
-// newClientListener returns the common part of the connections of a listener, whose lifetime is ctx.
+// newClientListener returns the shared state for a listener whose lifetime is ctx.
 func newClientListener(ctx context.Context, s *Server) *clientListener {
 	ln := &clientListener{server: s, limit: connset.NewLimit(s.options.MaxConns, s.options.Log, s.evictIdle)}
 	ln.workers = workerpool.New(ln.serve)

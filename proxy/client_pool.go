@@ -6,19 +6,20 @@ import (
 	"shardway/proxy/forwarded"
 )
 
-// clientPool reuses the memory of clients whose connections have ended, a few KiB for each. For a
-// client that sends one request per connection, allocating that memory cost more than the request.
+// clientPool reuses the memory of clients whose connections have ended, a few KiB each. For a
+// client that sends one request per connection, allocating that memory costs more than the request
+// itself.
 //
-// A client may be reused only if no other goroutine can still have a reference to it. Otherwise
-// that goroutine could close the next connection, or see its shard. Other goroutines find clients
-// only in Server.conns, and use them only during a visit (connset.Set.Visit). So the memory is free if
-// no visit was in progress when the client was removed, which is almost always true.
-// Otherwise the garbage collector frees the memory.
+// A client may be reused only if no other goroutine can still hold a reference to it. Otherwise
+// that goroutine could close the next connection or read its shard. Other goroutines find clients
+// only in Server.conns, and use them only during a visit (connset.Set.Visit). The memory is
+// therefore free if no visit was in progress when the client was removed, which is almost always
+// the case. Otherwise the garbage collector frees it.
 //
 // The exception is Server.earlierRuns, whose result keeps references to clients. It reads only the
 // slot of a client, which is atomic. The run number in the slot shows whether the run has ended.
 //
-// A client is not reused either if other goroutines may have a reference for another reason: the
+// A client is also not reused if other goroutines may hold a reference for another reason: the
 // connection has waited, was upgraded, carried an event stream or was closed by another goroutine.
 type clientPool struct{ pool sync.Pool }
 
@@ -36,8 +37,8 @@ func (p *clientPool) put(c *client) {
 	}
 }
 
-// isReusable reports whether no other goroutine can have a reference to the client, whose
-// connection has ended, except the references of Server.earlierRuns.
+// isReusable reports whether no other goroutine can hold a reference to the client after its
+// connection has ended, apart from Server.earlierRuns.
 func (c *client) isReusable() bool {
 	isFromClient := c.ingress == ""
 	appMayKeepRequest := c.server.options.Handler != nil

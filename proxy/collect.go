@@ -17,8 +17,8 @@ func (exchange *exchange) observeEnd(m *metrics.Metrics, duration time.Duration)
 	m.ObserveDuration(exchange.routeKind(), exchange.account.Status, duration)
 }
 
-// observeWait records in m how long a request has waited in total. For an event stream, it is the
-// wait for the current upstream response.
+// observeWait records a request's total waiting time in m. For an event stream, this is the wait for the current
+// upstream response.
 func (exchange *exchange) observeWait(m *metrics.Metrics) {
 	if exchange.hasWaited {
 		m.QueueWaits[exchange.firstWaitReason].Observe(exchange.waitTime)

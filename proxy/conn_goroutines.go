@@ -59,9 +59,8 @@ func (c *client) runStep(step func()) {
 // has started or an event loop takes over.
 func (c *client) continuesElsewhere() bool { return c.hasRelay() || c.loopClient.IsJoining() }
 
-// continueServing runs the relay that has started, or hands the client to an event loop. In all
-// other cases the connection has ended or was parked; then continueServing calls onEnd, unless it
-// was parked.
+// continueServing runs the relay that has started, or hands the client to an event loop. Otherwise
+// the connection has ended or was parked; continueServing calls onEnd only if it has ended.
 func (c *client) continueServing(onEnd func()) {
 	if c.loopClient.IsJoining() {
 		c.goroutines.Add(1) // until ResumeInGoroutine
@@ -87,8 +86,8 @@ func (c *client) continueServing(onEnd func()) {
 	c.goroutines.Go(runDown)
 }
 
-// continueSession runs after a relay has copied the last byte from the app to the client. It ends the
-// relay. Then it starts the next relay of the WebSocket session, or prepares the connection for the
+// continueSession runs after a relay has copied the last byte from the app to the client. It ends
+// the relay, and then starts the WebSocket session's next relay or prepares the connection for the
 // next request.
 func (c *client) continueSession() {
 	c.finishRelay()

@@ -7,12 +7,11 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// recordCrash records that the connection of an attempt has broken, and returns whether the request
-// must not be retried. Otherwise, a request that crashes every process which runs it could crash
-// the processes of all nodes. Therefore the request is not retried if its key is implicated in two
-// crashes, a previous one and this one. Several broken connections to the same process count as one
-// crash. A connection that this node has aborted, for example because the owner was unreachable,
-// does not count.
+// recordCrash records that the connection of an attempt broke, and reports whether the request must not be retried.
+// A request that crashes every process that runs it could otherwise bring down all nodes. The request is therefore
+// not retried if its key is implicated in two crashes, a previous one and this one. Several broken connections to
+// the same process count as one crash. Connections that this node aborted, for example because the owner was
+// unreachable, do not count.
 func (retry *retrier) recordCrash(attempt *attempt, cancelCause cause.Cause) (poisonous bool) {
 	if cancelCause != cause.None || attempt.route.Kind != route.Remote || retry.exchange.Keyless || retry.exchange.responsesBegun != attempt.responsesBefore {
 		return false

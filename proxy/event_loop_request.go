@@ -18,7 +18,7 @@ import (
 // in a goroutine. If the event loop has not started an attempt, the goroutine runs handleRequest
 // from its beginning (eventloop.ResumeRequest).
 
-// loopAttempt is an attempt that an event loop has started.
+// loopAttempt is an attempt started by an event loop.
 type loopAttempt struct {
 	attempt
 	startedAt           time.Duration
@@ -52,8 +52,8 @@ func (c *client) HandleReadable() {
 	}
 }
 
-// startAttempt starts the attempt of an ordinary request to the app of this node. If it reports
-// false, no attempt has started, and the request must run in a goroutine.
+// startAttempt starts an attempt of an ordinary request at this node's app. If it returns false, no
+// attempt was started, and the request must run in a goroutine.
 func (c *client) startAttempt() bool {
 	if !c.isLoopable() {
 		c.loopClient.Eligibility.RecordMiss()
@@ -125,8 +125,8 @@ func (c *client) isLoopable() bool {
 	return c.body.ReadAvailable() == nil && req.Body.Done()
 }
 
-// HandleResponse reads the response of the app and sends it to the client. It returns without
-// effect if the response header is incomplete.
+// HandleResponse reads the response of the app and sends it to the client. It does nothing if the
+// response header is incomplete.
 func (c *client) HandleResponse() {
 	attempt := &c.loopAttempt.attempt
 	res := &attempt.conn.Response
@@ -181,15 +181,14 @@ func (c *client) HandlePanic(value any) {
 	c.closeAfterPanic(value)
 }
 
-// MustLeaveLoop reports whether the connection must end or be parked. Before it joined the event
-// loop, the loop could not receive its wakeup.
+// MustLeaveLoop reports whether the connection must end or be parked. The loop checks this when the
+// connection joins, because an earlier wakeup did not reach the loop.
 func (c *client) MustLeaveLoop() bool { return c.IsEnding() || c.idle.parkRequested.Load() }
 
 // ResumeInGoroutine gives a client that has left its event loop to a worker goroutine.
 func (c *client) ResumeInGoroutine() { c.listener.resume(c) }
 
-// resumeExchange completes a request that an event loop has started, and handed off at the given
-// step.
+// resumeExchange completes a request that an event loop started and handed off at the given step.
 func (c *client) resumeExchange(resumeAt eventloop.ResumePoint) {
 	defer c.finishExchange()
 	started := &c.loopAttempt

@@ -27,28 +27,28 @@ type exchange struct {
 	shardkey.Found
 	shard    shardmap.Shard
 	hasShard bool           // shard is set
-	keys     *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
+	keys     *shardkey.Keys // key configuration used to find the key, here or at the ingress
 
 	// Method and time.
 
 	safety       safety
-	methodIsSafe bool          // the method is safe, even if safety forbids another attempt
+	methodIsSafe bool          // the method is safe; safety may still forbid another attempt
 	startedAt    time.Duration // when the header had been read, by the exact clock
-	endedAt      time.Duration // when the response had been sent, by the exact clock; zero means that it was not sent yet
+	endedAt      time.Duration // when the response had been sent, by the exact clock; zero if it has not been
 	generatedID  [2]uint64     // generated X-Request-Id; zero means that none was generated
 
 	// Attempts so far. tries counts the attempts after which the request may have run, including
 	// attempts at other nodes.
 
-	route              *routeSettings // settings for the path, if this node is the owner; nil means that no attempt needed them yet
+	route              *routeSettings // settings for the path, if this node is the owner; nil until an attempt needs them
 	lastRoute          route.Kind     // route of the last attempt; zero means no attempt
 	tries              int
 	reusedConnAttempts int               // tries on a connection that had carried other requests
 	responsesBegun     int               // tries that received a response header
-	avoidStreams       bool              // a multiplexed stream has failed, so only separate connections may be used
-	lastCrash          *poison.Record    // the last process that crashed while it had this request; nil means none
+	avoidStreams       bool              // only separate connections may be used, because a multiplexed stream failed
+	lastCrash          *poison.Record    // the last process that crashed while running this request; nil means none
 	runAborted         bool              // the app may have run the request without a response; see client.reportStopped
-	notAcquiredCount   int               // number of responses with which the app reported that it has not acquired the shard
+	notAcquiredCount   int               // number of responses in which the app reported that it has not acquired the shard
 	isRerouted         bool              // the app has named the key, and the request was sent to its owner
 	namedKey           []byte            // key that the app has named, for actionReroute
 	sample             *loadstats.Sample // sample of the key in the list of busy keys; nil means none
@@ -63,7 +63,7 @@ type exchange struct {
 	hasWaited       bool          // the request has waited
 	firstWaitReason route.Reason  // first reason for waiting
 	waitTime        time.Duration // total waiting time
-	deadline        time.Time     // end of all waiting; zero means that the request has not waited
+	deadline        time.Time     // end of all waiting; zero if the request has not waited
 	lastPause       time.Duration // last pause before a retry; zero means none
 	hadTurn         bool          // an attempt at the app of this node was admitted; see connpool.Waiter.HadTurn
 	ticket          *queue.Ticket // slot in the wait queue; nil means none
@@ -74,24 +74,24 @@ type exchange struct {
 	// Streams and the access log.
 
 	eventStream *eventrelay.Stream // the event stream, if it is resumable; nil means none
-	session     *wsrelay.Session   // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
-	accepted    *wsfirst.Accepted  // the WebSocket that this node has accepted before the app; nil means none
+	session     *wsrelay.Session   // the WebSocket that the request opens; nil if it opens none or a non-resumable one
+	accepted    *wsfirst.Accepted  // the WebSocket that this node accepted before the app did; nil means none
 	account     accesslog.Entry    // data of the access log line
 
 	// Statements of the node that has forwarded the request. They are zero for a request of a client.
 
-	senderEpoch            uint64 // epoch of the shard map that the sender has used
+	senderEpoch            uint64 // epoch of the sender's shard map
 	requiredEpoch          uint64 // the only ownership epoch in which the request may run; zero means any
 	senderResumeCount      uint64 // value of eventrelay.HeaderResumed; zero means none
-	ingressHoldsBody       bool   // the ingress holds the body back until it receives the acceptance
+	ingressHoldsBody       bool   // the ingress holds the body back until the request is accepted
 	clientExpectsContinue  bool   // the client itself waits for a 100 Continue
-	ingressNeedsAcceptance bool   // the ingress has sent the body, and needs the acceptance when the app accepts the request
+	ingressNeedsAcceptance bool   // the ingress has sent the body, but needs to know when the app accepts the request
 	acceptanceSent         bool   // the acceptance (a 100 with headerContinue) was sent
 
 	// What happens to the client's connection.
 
 	keepAlive   bool // the connection can carry another request
-	connAborted bool // the connection was closed, or must be closed, within a message
+	connAborted bool // the connection was closed, or must be closed, in the middle of a message
 	// endUnsent means that the end of the response is still buffered. A goroutine must send it,
 	// because the event loop must not block.
 	endUnsent bool
@@ -104,15 +104,15 @@ func (exchange *exchange) resolveShard(table *route.Table) {
 	}
 }
 
-// isStreamResumption reports whether the request continues an event stream of which the client has
-// already received a part.
+// isStreamResumption reports whether the request continues an event stream whose client has already
+// received part of it.
 func (exchange *exchange) isStreamResumption() bool {
 	stream := exchange.eventStream
 	return stream != nil && stream.IsResumption()
 }
 
-// isResumption reports whether the request resumes a session, whose client has already received its
-// response.
+// isResumption reports whether the request resumes a WebSocket session whose client has already
+// received its response.
 func (exchange *exchange) isResumption() bool {
 	return exchange.session != nil && exchange.session.Relays > 0
 }
@@ -120,8 +120,8 @@ func (exchange *exchange) isResumption() bool {
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
 func (exchange *exchange) mayHaveRun() bool { return exchange.tries > 0 }
 
-// mayRunInEpoch reports whether the request may be sent to an owner with the given ownership epoch. A
-// PUT or DELETE that may have run may run again only in the same epoch.
+// mayRunInEpoch reports whether the request may be sent to an owner with the given ownership epoch.
+// A PUT or DELETE that may already have run can be repeated only in the same epoch.
 func (exchange *exchange) mayRunInEpoch(epoch uint64) bool {
 	if !exchange.idempotentRan {
 		return true
@@ -129,8 +129,8 @@ func (exchange *exchange) mayRunInEpoch(epoch uint64) bool {
 	return exchange.ranEpoch != 0 && exchange.ranEpoch == epoch
 }
 
-// elapsed returns the duration of a request that has ended. If recordRun has not set endedAt, it sets
-// endedAt to the current time.
+// elapsed returns the duration of a finished request. It sets endedAt to the current time unless
+// recordRun has already set it.
 func (exchange *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
 	if exchange.endedAt == 0 {
 		exchange.endedAt = clock.Exact()
@@ -156,8 +156,8 @@ func (exchange *exchange) addMayHaveRun(detail string) string {
 	return detail
 }
 
-// queueShard returns the shard to which the wait queue attributes the request. All requests without a
-// key share the places of one imaginary shard. The shard is unknown before the first attempt.
+// queueShard returns the shard to which the wait queue attributes the request. All keyless requests
+// share the slots of one imaginary shard. The shard is unknown before the first attempt.
 func (exchange *exchange) queueShard() uint32 {
 	const keylessShard = queue.NoShard - 1
 	switch {
@@ -208,7 +208,7 @@ func (exchange *exchange) dequeue() {
 	}
 }
 
-// safety is how often a request may run, depending on its method (RFC 9110 section 9.2).
+// safety is how often a request may run, according to its method (RFC 9110 section 9.2).
 type safety uint8
 
 const (
@@ -236,8 +236,8 @@ const (
 	actionRetry                        // make another attempt immediately
 	actionWait                         // wait, then make another attempt
 	actionFail                         // send a problem document as the response
-	actionNextStream                   // the owner of an event stream is lost; request the rest of the stream from the next owner
-	actionReroute                      // the app has named the key of the request; make an attempt at its owner (reroute.go)
+	actionNextStream                   // an event stream lost its owner; request the rest from the next owner
+	actionReroute                      // the app named the request's key; send the request to that key's owner (reroute.go)
 	actionRelay                        // a resumable WebSocket has an upstream connection; run its relay (conn_goroutines.go)
 )
 
@@ -252,8 +252,8 @@ type decision struct {
 	committed, proposed uint64            // epochs that the routing table must reach; zero means any
 	condition           backoff.Condition // a recovery of the destination; nil means none
 	backoff             bool              // retry after a pause, even if the routing table does not change
-	// notAcquired is the attempt for whose shard the app has reported that it has not acquired it.
-	// The request waits until the node has processed that report. Zero means none.
+	// notAcquired is the attempt in which the app reported that it has not acquired the shard. The
+	// request waits until the node has processed that report. Zero means none.
 	notAcquired attemptEpoch
 
 	// Why a request with actionWait waits. refusal is the response to the node that has forwarded the
@@ -263,8 +263,8 @@ type decision struct {
 	reason  route.Reason
 	refusal route.Refusal
 
-	// The error response for actionFail, and for actionWait after a timeout. An empty code after a
-	// timeout means that the code follows from reason and refusal.
+	// The error response for actionFail, and for actionWait after a timeout. If code is empty after
+	// a timeout, it is derived from reason and refusal.
 
 	code   problem.Code
 	detail string
@@ -278,7 +278,7 @@ func fail(code problem.Code, detail string) decision {
 	return decision{action: actionFail, code: code, detail: detail}
 }
 
-// waitForRoute returns the decision for a request whose route dest is held.
+// waitForRoute returns the decision for a request whose route dest is Queued.
 func waitForRoute(dest *route.Route) decision {
 	return decision{action: actionWait, reason: dest.Reason, refusal: route.RefusalFor(dest)}
 }

@@ -12,10 +12,10 @@ import (
 
 // Config is the configuration of the access log. The log contains one line for each request that a
 // client has sent to this node. A forwarded request is in the log of its ingress only. A line is
-// written when the request, or the tunnel that it has opened, has ended.
+// written at the end of the request or of the tunnel that it opened.
 type Config struct {
-	// Log receives the lines. It should not block on a disk, because the connection of the request
-	// waits for it.
+	// Log receives the lines. It should not block on a disk, because the request's connection waits
+	// for it.
 	Log zerolog.Logger
 	// Keys adds the shard keys to the lines, and Query adds the query strings.
 	Keys, Query bool
@@ -25,12 +25,12 @@ type Config struct {
 // Code, it is recorded only while the access log is enabled.
 type Entry struct {
 	StartedAt      time.Time     // start of the request; zero means that no line is written
-	UpstreamConn   int           // number of the relay, or of the response of a resumed event stream; zero means the first response
-	ReceivedBefore int64         // bytes received on the connection when the header had been read
+	UpstreamConn   int           // number of the relay, or of the response of a resumed event stream, from zero
+	ReceivedBefore int64         // bytes received on the connection by the time the header had been read
 	sentBefore     int64         // bytes sent on the connection at that time
 	QueueWait      time.Duration // total time in the wait queue
 	Upstream       time.Duration // total time of all attempts
-	Rerouted       bool          // the app has named the key of the request, and the request was sent again
+	Rerouted       bool          // the request was sent again because the app named its key
 	Owner          string        // node that the request was sent to; empty means none
 	Instance       int           // app instance of this node that ran the last attempt, from 1; zero means another node, or a node with one instance
 	Epoch          uint64        // ownership epoch of the last attempt; zero means none
@@ -38,8 +38,8 @@ type Entry struct {
 	Code           problem.Code  // error code of the response; empty means none
 }
 
-// Open starts the line of a request whose header has just been read. received and sent are the numbers
-// of bytes that were received from its client and sent to it so far.
+// Open starts the line of a request whose header has just been read. received and sent are the
+// bytes received from and sent to its client so far.
 func (entry *Entry) Open(received, sent int64) {
 	entry.StartedAt = time.Now()
 	entry.ReceivedBefore, entry.sentBefore = received, sent
@@ -59,8 +59,7 @@ func (entry *Entry) Now() time.Time {
 	return time.Now()
 }
 
-// Since returns the time that has passed since then, a result of Now. It returns zero for the zero
-// time.
+// Since returns the time since then, a result of Now, or zero for the zero time.
 func (entry *Entry) Since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return 0

@@ -17,7 +17,7 @@ import (
 // connection.
 type Request struct {
 	HTTP     *h1.Request
-	Sent     int64 // bytes sent to the client so far, by the same count as for Entry.Open
+	Sent     int64 // bytes sent to the client so far, counted as for Entry.Open
 	Client   *forwarded.Client
 	ClientIP []byte // address of the client according to trusted proxies
 	Route    string // name of the route; "queued" if the request was never sent, and "none" if it was not routed
@@ -33,16 +33,16 @@ type Request struct {
 	Event, Reason string
 }
 
-// BytesIn returns the number of bytes that the client has sent for the request of the entry. For a
-// tunnel, they include the data after the request. received is the number of bytes that were received
-// from the client so far, by the same count as for Open.
+// BytesIn returns the number of bytes that the client has sent for the request of the entry. For a tunnel, they
+// include the data after the request. received is the number of bytes received from the client so far, counted as
+// for Open.
 func (entry *Entry) BytesIn(request *h1.Request, received int64) int64 {
 	headerSize := int64(len(request.Raw()))
 	switch {
 	case entry.Status == 101:
 		return headerSize + received - entry.ReceivedBefore
 	case entry.UpstreamConn > 1:
-		return 0 // the client has sent the request only once
+		return 0 // already counted: the client sent the request only once
 	}
 	return headerSize + request.Body.Received()
 }
@@ -94,7 +94,7 @@ func (config *Config) WriteInvalid(entry *Entry, client string) {
 		Int("status", entry.Status).Str("route", "none").Str("error", string(entry.Code)).Str("client", client).Send()
 }
 
-// addClient adds the client's address and the ids by which other systems identify the request.
+// addClient adds the client's address and the IDs by which other systems identify the request.
 func addClient(event *zerolog.Event, request *Request) {
 	event.Str("client", request.Client.Text)
 	if string(request.ClientIP) != request.Client.Text {

@@ -12,10 +12,10 @@ const (
 	// unreadCheckDelay is how long a request must wait before Detector.Report checks whether the app has
 	// read it.
 	unreadCheckDelay = 10 * time.Second
-	// minUnsafeSilence and minSafeSilence are the minimum times without a response, while a request
-	// has been waiting at least as long, after which the app is treated as hanging. minSafeSilence
-	// applies to GET, HEAD and OPTIONS, which may be long polls. If a silence that ended with a
-	// response within longestSilenceTTL requires more, twice its length is the minimum instead.
+	// minUnsafeSilence and minSafeSilence are how long the app must begin no response, while a
+	// request has been waiting at least as long, to be treated as hanging. minSafeSilence applies
+	// to GET, HEAD and OPTIONS, which may be long polls. If a silence within longestSilenceTTL
+	// ended with a response, the minimum is at least twice its length.
 	minUnsafeSilence  = 30 * time.Second
 	minSafeSilence    = 2 * time.Minute
 	longestSilenceTTL = time.Hour
@@ -45,7 +45,7 @@ type Detector struct {
 	connsToCheck                      []waitingConn
 	previousSilence                   time.Duration // silence at the previous sweep
 	previousLastResponse              int64
-	longestSilence, longestSilenceEnd time.Duration // the longest silence that ended with a response, and when
+	longestSilence, longestSilenceEnd time.Duration // the longest silence that ended with a response, and its end
 	mu                                sync.Mutex
 	lastSweep                         sweepResult // the result of the last sweep; guarded by mu
 }

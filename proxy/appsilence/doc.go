@@ -4,6 +4,6 @@
 // request, EndSweep. These belong to one goroutine. The goroutines of requests call RecordResponse,
 // and any goroutine may call Report. All times are those of one monotonic clock, that of the proxy.
 //
-// A request of a hanging app cannot be distinguished from a long poll by its waiting time alone
-// before minSafeSilence. But the kernel of Linux can report whether the app has read the request.
+// Before minSafeSilence, the waiting time alone does not distinguish a request to a hanging app from a long poll.
+// The Linux kernel, however, shows whether the app has read the request.
 package appsilence

@@ -14,19 +14,19 @@ const (
 	MaxPause = 200 * time.Millisecond
 )
 
-// ErrNoApp is the cause of a tripped breaker if a node is reachable, but its app accepts no
+// ErrNoApp is the cause of a tripped breaker if a node is reachable but its app accepts no
 // connections.
 var ErrNoApp = errors.New("proxy: the app behind the owner accepts no connections")
 
 // Breaker is the circuit breaker of a destination: the app, or another node. It trips when the
-// destination accepts no requests, because the app is down, the node is unreachable, or the app of
-// the node is down.
+// destination accepts no requests, because the app is down, the node is unreachable, or the node's
+// app is down.
 //
 // A closed breaker lets all requests through. An open breaker lets none through until the pause has
-// passed. It is then half-open: one request at a time may probe the destination. All other requests wait
-// in the queue, until a probe has succeeded or a new routing table routes them elsewhere. Without the
-// breaker, thousands of requests would keep the machine busy with failing dials. A breaker that is not
-// closed is called tripped.
+// passed. It is then half-open: one request at a time may probe the destination. All other requests
+// wait in the queue until a probe succeeds or a new routing table routes them elsewhere. Without
+// the breaker, thousands of requests would keep the machine busy with failing dials. A breaker that
+// is not closed is called tripped.
 //
 //	closed ──Open──► open ──timer──► half-open ──Allow──► half-open, probing ──OnConnected, OnAccepted──► closed
 //	                  ▲                                             │
@@ -86,8 +86,8 @@ func (b *Breaker) Ready() bool {
 
 // Allow reports whether a request may use the destination. While the breaker is tripped, only a
 // probe may. A request that arrives while no other request waits or probes also becomes the probe.
-// mustDial means that the pool must dial a new connection even if the request uses an idle one,
-// because idle connections may work while the destination accepts no new ones.
+// mustDial is set if the pool must dial even if the request uses an idle connection, because idle
+// connections may work while the destination accepts no new ones.
 func (b *Breaker) Allow() (ok, mustDial bool) {
 	if !b.IsTripped() {
 		return true, false
@@ -103,7 +103,7 @@ func (b *Breaker) Allow() (ok, mustDial bool) {
 		return false, false
 	}
 	if state == breakerHalfOpenDial {
-		b.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
+		b.timer.Reset(MaxPause) // allow another probe if this one never reports a result
 		mustDial = !errors.Is(b.cause, ErrNoApp)
 	}
 	b.setStateLocked(breakerHalfOpenProbing)
@@ -128,8 +128,7 @@ func (b *Breaker) Open(cause error) {
 	}
 }
 
-// nextPause returns the pause that follows a pause of the given length. Zero means that there was
-// none.
+// nextPause returns the pause that follows the given one, or the first pause if it is zero.
 func nextPause(pause time.Duration) time.Duration {
 	return min(max(2*pause, MinPause), MaxPause)
 }

@@ -153,8 +153,7 @@ func (q *ShardQueue) AddWaiting(delta int) {
 	q.waitingRequests += delta
 }
 
-// OwnerSheds reports whether the owner sends a final error response to requests that have not waited for
-// the shard before.
+// OwnerSheds reports whether the owner rejects requests that have not yet waited for the shard with a final error.
 func (q *ShardQueue) OwnerSheds() bool { return q.ownerSheds.Load() }
 
 // HasWaiting reports whether requests wait for any shard.

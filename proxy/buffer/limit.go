@@ -6,9 +6,9 @@ import (
 	"shardway/internal/linkedlist"
 )
 
-// Limit limits the total memory for incomplete headers, or for incomplete bodies, of all clients.
-// Above the limit, it cancels reading for the clients whose message began first, because they are
-// the slowest. A message that arrives in one piece is never counted, and almost all messages do.
+// Limit bounds the total memory of all clients' incomplete headers, or incomplete bodies. Above the
+// limit, it cancels reading for the clients whose message began first, because they are the
+// slowest. Messages that arrive in one piece, which almost all do, are never counted.
 type Limit struct {
 	mu           sync.Mutex
 	totalBytes   int64
@@ -24,8 +24,8 @@ type Reservation struct {
 }
 
 // Add adds size bytes to the reservation. While all reservations together exceed limit, it cancels
-// reading for the oldest one. cancelledCount is the number of cancelled reservations. A reservation
-// that is the only one is never cancelled.
+// reading for the oldest one. cancelledCount is the number of cancelled reservations. The only
+// reservation is never cancelled.
 func (l *Limit) Add(reservation *Reservation, size int, limit int64) (cancelledCount uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Sharing says whether shared caches may store a response.
+// Sharing is whether shared caches may store a response.
 type Sharing uint8
 
 // The values of Sharing.
@@ -91,9 +91,10 @@ func targetedFieldForbids(name string, value []byte) bool {
 	return noStore || private
 }
 
-// applyCacheControl returns s updated with the directives of one Cache-Control line. A directive that forbids
-// storing takes precedence. If a quoted string is unterminated, Shardway cannot append the directive private
-// safely. It then treats the response as storable by shared caches, and does not set its sticky cookie on it.
+// applyCacheControl returns s updated with the directives of one Cache-Control line. A directive
+// that forbids storing takes precedence. If a quoted string is unterminated, Shardway cannot safely
+// append the directive private. It then treats the response as storable by shared caches and does
+// not set its sticky cookie.
 func (s Sharing) applyCacheControl(list []byte) Sharing {
 	if endsInQuotes(list) {
 		s = allowUnlessForbidden(s)

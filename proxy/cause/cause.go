@@ -12,7 +12,7 @@ const (
 	Lease              // CancelUpstream: the lease has ended
 	Stopping           // CancelForStop: this node stops, and the time limit for running requests has passed
 	OwnerLost          // CancelForwarded: the owner has lost the shard without acknowledgement
-	PathDead           // nothing arrives from the owner, not even acknowledgements
+	PathDead           // the owner sends nothing, not even TCP acknowledgements
 	ClientGone         // the client has disconnected, or truncated its body
 	Timeout            // the app has not responded within FirstByteTimeout
 	TotalTimeout       // the response has not ended within TotalTimeout

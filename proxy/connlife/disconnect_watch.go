@@ -22,7 +22,7 @@ type DisconnectWatch struct {
 	onDisconnect func()
 
 	state atomic.Uint32
-	// mu is held while Start starts the watch, so that Disarm can wait for the end of that.
+	// mu is held while Start starts the watch, so that Disarm can wait for that.
 	mu sync.Mutex
 }
 
@@ -36,7 +36,7 @@ func (watch *DisconnectWatch) Init(client inbound.Watchable, onDisconnect func()
 // returns.
 func (watch *DisconnectWatch) Arm() { watch.state.Store(watchArmed) }
 
-// IsOff reports whether the watch is off, i.e. neither armed nor running.
+// IsOff reports whether the watch is neither armed nor running.
 func (watch *DisconnectWatch) IsOff() bool { return watch.state.Load() == watchOff }
 
 // Start starts the watch if it is armed.
@@ -53,7 +53,7 @@ func (watch *DisconnectWatch) Disarm() {
 	if watch.state.Load() == watchOff || watch.state.CompareAndSwap(watchArmed, watchOff) {
 		return
 	}
-	watch.mu.Lock()   // wait until Start, which has set watchRunning, has called WatchDisconnect
+	watch.mu.Lock()   // wait until Start has called WatchDisconnect
 	watch.mu.Unlock() //nolint:staticcheck // nothing to do but wait
 	watch.client.StopWatch()
 	watch.state.Store(watchOff)

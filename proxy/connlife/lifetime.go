@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Lifetime is the lifetime of a connection. It ends at the latest with that of its listener or
-// stream. Its context is created on first use, because most requests never wait.
+// Lifetime is the lifetime of a connection. It ends no later than that of its listener or stream. Its context is
+// created on first use, because most requests never wait.
 type Lifetime struct {
 	// ParentCtx is the context of the listener or stream. It must be set first.
 	ParentCtx context.Context //nolint:containedctx // of the connection's whole life

@@ -20,8 +20,8 @@ type EventLoop interface {
 // twice. It is one step of the clock less than a second.
 const recentFor = time.Second - coarsetime.Resolution
 
-// Conn is a connection to the app or to another node. It carries one request at a time. The
-// caller that has received it from its pool owns it until Put or Discard.
+// Conn is a connection to the app or to another node. It carries one request at a time. The caller
+// that received it from its pool owns it until Put or Discard.
 type Conn struct {
 	*h1.Conn
 	Response h1.Response // response to the current request
@@ -35,8 +35,8 @@ type Conn struct {
 	Unencrypted bool      // the connection is known to have no encryption
 	Boot        uint64    // boot number of the node's process; zero means unknown
 	Nonce       uint64    // nonce of that process; zero means unknown
-	// ProcessEnded is closed when the process of the app has ended that the connection leads to. nil means that the
-	// node does not run the app.
+	// ProcessEnded is closed when the app process that the connection leads to has exited. nil
+	// means that the node does not run the app.
 	ProcessEnded <-chan struct{}
 
 	Reused    bool          // has carried a request before
@@ -48,7 +48,7 @@ type Conn struct {
 
 	// Pool.mu protects the following fields.
 	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response
-	shard            int  // shard for whose limits it counts, or NoShard
+	shard            int  // shard that it is charged to, or NoShard
 	responseComplete bool // its response is complete; see Pool.RecordResponseEnd
 	longLived        bool // counts as long-lived instead of pooled; see Pool.Detach
 
@@ -57,14 +57,13 @@ type Conn struct {
 	Loop         EventLoop
 	Registration any
 
-	// unproven means that slow start counts the connection as new. provenTimer ends that state.
+	// unproven is set while slow start counts the connection as new. provenTimer ends that state.
 	unproven    atomic.Bool
 	provenTimer *time.Timer
 }
 
 // CanBeCheckedOnSend reports whether SendChecked can check the connection. New connections are
-// excluded, because data that a peer sends on its own initiative on a new connection is read as its
-// response.
+// excluded, because unsolicited data on a new connection would be read as the response.
 func (c *Conn) CanBeCheckedOnSend() bool { return c.Reused && c.ReadsSocketDirectly() }
 
 const (
@@ -75,7 +74,7 @@ const (
 	largeWithoutTLS = 8 << 10
 )
 
-// IsLarge reports whether a response of received bytes is cheaper on a separate connection.
+// IsLarge reports whether a response of the given size is cheaper on a separate connection.
 func (c *Conn) IsLarge(received int64) bool {
 	if c.Unencrypted {
 		return received > largeWithoutTLS

@@ -3,7 +3,7 @@ package connpool
 // dialCounts counts and limits the dials of a pool. Pool.mu protects all fields.
 type dialCounts struct {
 	inProgress     int    // dials in progress, including the stuck ones (slowStart.stuck)
-	openingStreams int    // the part of inProgress that first tries to open a stream for a WebSocket
+	openingStreams int    // those of inProgress that first try to open a stream for a WebSocket
 	succeeded      uint64 // successful dials so far
 	slowStart      slowStart
 }
@@ -35,8 +35,8 @@ func (counts *dialCounts) recordEnd(d *dial) {
 	d.endWatch()
 }
 
-// nextOpensStream reports whether the next dial should first try to open a stream for a WebSocket.
-// That is the case if the dials in progress already suffice for all requests that wait in queue.
+// nextOpensStream reports whether the next dial should first try to open a stream for a WebSocket. It should if the
+// dials in progress already suffice for all requests waiting in queue.
 func (counts *dialCounts) nextOpensStream(queue *waitQueue) bool {
 	webSocket := queue.firstUpgrade // nil in the pool of an app
 	if webSocket == nil || !webSocket.StreamAllowed {

@@ -8,7 +8,7 @@ import (
 // idleConns contains the idle connections of a pool. Pool.mu protects all fields.
 type idleConns struct {
 	conns   []*Conn // in order of last use; the most recently used connection is last
-	streams []*Conn // the same for streams of multiplexed sessions
+	streams []*Conn // likewise, for streams of multiplexed sessions
 }
 
 // preferLoopScan is the number of recently used connections among which preferLoop searches. A
@@ -30,8 +30,8 @@ func (idle *idleConns) preferLoop(loop EventLoop, oldest time.Duration) {
 	}
 }
 
-// popNewest removes and returns the connection that was used last, or nil if there is none. With
-// fresh, it returns only a connection that can be checked and was not last used before oldest.
+// popNewest removes and returns the most recently used connection, or nil if there is none. If
+// fresh is set, the connection must be checkable and must have been used since oldest.
 func (idle *idleConns) popNewest(fresh bool, oldest time.Duration) *Conn {
 	n := len(idle.conns)
 	if n == 0 {
@@ -45,7 +45,7 @@ func (idle *idleConns) popNewest(fresh bool, oldest time.Duration) *Conn {
 	return popLast(&idle.conns)
 }
 
-// popNewestStream removes and returns the stream that was used last, or nil if there is none.
+// popNewestStream removes and returns the most recently used stream, or nil if there is none.
 func (idle *idleConns) popNewestStream() *Conn {
 	if len(idle.streams) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (idle *idleConns) popNewestStream() *Conn {
 	return popLast(&idle.streams)
 }
 
-// popLast removes and returns the last connection of a list that is not empty.
+// popLast removes and returns the last connection of a non-empty list.
 func popLast(conns *[]*Conn) *Conn {
 	last := len(*conns) - 1
 	conn := (*conns)[last]

@@ -11,10 +11,10 @@ type LongLivedLimit struct {
 // IsFull reports whether the limit is reached.
 func (l *LongLivedLimit) IsFull() bool { return l.open.Load() >= l.Max }
 
-// Detach counts a connection as long-lived instead of pooled, because its response may last for
-// hours. It returns false at the limit of long-lived connections, and if the exchange on conn has
-// ended. inProgress reports whether that has not happened. It is called with p.mu held, so that Put
-// and Discard see the result; nil means that the exchange is in progress.
+// Detach counts a connection as long-lived instead of pooled, because its response may last for hours. It returns
+// false at the limit of long-lived connections, and if the exchange on conn has ended. inProgress reports whether
+// the exchange is still in progress, and is called with p.mu held so that Put and Discard see the result. nil means
+// that it is in progress.
 func (p *Pool) Detach(conn *Conn, inProgress func() bool) bool {
 	if p.opts.LongLived.open.Add(1) > p.opts.LongLived.Max {
 		p.opts.LongLived.open.Add(-1)

@@ -1,15 +1,14 @@
 package connpool
 
-// peerProcess identifies a process of another node. A node whose data directory was emptied counts
-// its boot numbers from 1 again, but has another nonce.
+// peerProcess identifies a process of another node. A node whose data directory was emptied restarts its boot
+// numbers at 1, but has a different nonce.
 type peerProcess struct {
 	boot  uint64 // zero means unknown
 	nonce uint64 // zero means unknown
 }
 
-// differsFrom reports whether conn is known to lead to another process. Nonces are compared if both
-// are known. Right after the start of a process its nonce may be unknown; then the boot numbers are
-// compared.
+// differsFrom reports whether conn is known to lead to another process. Nonces are compared if both are known.
+// Otherwise the boot numbers are compared, because the nonce may be unknown right after a process has started.
 func (process peerProcess) differsFrom(conn *Conn) bool {
 	if process.nonce != 0 && conn.Nonce != 0 {
 		return conn.Nonce != process.nonce
@@ -17,9 +16,9 @@ func (process peerProcess) differsFrom(conn *Conn) bool {
 	return process.boot != 0 && conn.Boot != 0 && conn.Boot != process.boot
 }
 
-// adopt records the process that has accepted conn as the current one, even if another one was
-// reported before. It ignores a multiplexed stream, because its session may have been accepted by a
-// previous process. changed is false if the process was known already.
+// adopt records the process that accepted conn as the current one, even if another was reported before. It ignores
+// a multiplexed stream, because its session may have been accepted by a previous process. changed is false if the
+// process was known already.
 func (process *peerProcess) adopt(conn *Conn) (changed bool) {
 	if conn.Boot == 0 || conn.Mux != nil {
 		return false

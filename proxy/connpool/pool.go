@@ -13,19 +13,18 @@ import (
 
 // Pool contains the connections to one destination: the app, or another node.
 //
-// The connection that was used last is used first, so that surplus connections become old and are
-// closed. A request that finds no idle connection joins the wait queue (wait_queue.go). It
-// receives a connection that another request returns, or one that the pool dials. The pool dials a
-// few connections at a time (dialing.go). While the destination accepts no connections, the
-// circuit breaker lets one request at a time through (backoff.Breaker).
+// The most recently used connection is reused first, so that surplus connections age and are
+// closed. A request that finds no idle connection joins the wait queue (wait_queue.go). It receives
+// a connection that another request returns, or one that the pool dials. The pool dials a few
+// connections at a time (dialing.go). While the destination accepts no connections, the circuit
+// breaker lets one request at a time through (backoff.Breaker).
 type Pool struct {
 	opts Options
 	// Breaker is tripped while the destination accepts no connections.
 	Breaker backoff.Breaker
 	// Backoff holds back requests of shards whose requests the destination has refused.
 	Backoff backoff.ByShard
-	// UpgradeBackoff holds back resumed WebSockets while the destination has no free place for
-	// upgrades.
+	// UpgradeBackoff holds back resumed WebSockets while the destination accepts no more upgrades.
 	UpgradeBackoff backoff.ByShard
 	// SmallRequests counts the requests in progress that are small enough for a multiplexed stream.
 	SmallRequests atomic.Int32
@@ -49,17 +48,17 @@ type Pool struct {
 
 // Options are the options of a pool.
 type Options struct {
-	// Node is the node at the other end. Empty means the app.
+	// Node is the destination node. Empty means the app.
 	Node string
-	// Instance is the app instance at the other end. It matters only if Node is empty.
+	// Instance is the destination app instance. It matters only if Node is empty.
 	Instance uint8
 	// Dial opens a connection to the destination.
 	Dial func(ctx context.Context) (*Conn, error)
-	// OpenStream opens a stream of a multiplexed session with the node. It returns nil if that would
-	// block. Pools of nodes need it.
+	// OpenStream opens a stream of a multiplexed session with the node. It returns nil if that
+	// would block. It is required for pools of nodes.
 	OpenStream func() *Conn
 	// OpenWebSocketStream opens a stream for a WebSocket, and may block to do so. It returns nil if
-	// there is none. Pools of nodes need it.
+	// there is none. It is required for pools of nodes.
 	OpenWebSocketStream func(ctx context.Context) *Conn
 	// Life ends all dials in progress, and Dialers counts them.
 	Life    context.Context //nolint:containedctx // lives as long as the pool
@@ -73,8 +72,8 @@ type Options struct {
 	// MaxShardConns limits the connections to the app that the requests of one shard use. Zero means
 	// no limit.
 	MaxShardConns int
-	// CheckBeforeReuse means that each connection is checked before it is reused, by Get or by
-	// h1.Conn.SendChecked: an app may have sent more than its response. Nodes do not do that.
+	// CheckBeforeReuse makes Get or h1.Conn.SendChecked check each connection before it is reused,
+	// because an app may have sent more than its response. Nodes never do.
 	CheckBeforeReuse bool
 	// LongLived limits the long-lived connections of all pools that share it.
 	LongLived *LongLivedLimit
@@ -105,8 +104,8 @@ func (p *Pool) Node() string { return p.opts.Node }
 // IsForNode reports whether the destination is another node, rather than the app.
 func (p *Pool) IsForNode() bool { return p.opts.Node != "" }
 
-// WantsEarlyAccept reports whether the pool should learn early that the destination accepts a
-// request, because other requests wait for that.
+// WantsEarlyAccept reports whether other requests are waiting to learn that the destination accepts
+// requests again, so that the pool should be told early.
 func (p *Pool) WantsEarlyAccept() bool {
 	return p.Breaker.IsTripped() || p.Backoff.HasWaiting()
 }
@@ -177,8 +176,8 @@ func (p *Pool) popNewestFor(waiter *Waiter) *Conn {
 // Put returns a connection that can carry another request to the pool.
 func (p *Pool) Put(conn *Conn) { p.PutUsedAt(conn, p.opts.Clock.Now()) }
 
-// PutUsedAt is like Put, for a connection whose peer finished its response at the time lastUsed, by
-// the clock of the pool. The client may have needed more time to read that response.
+// PutUsedAt is like Put, for a connection whose peer finished its response at lastUsed, by the
+// clock of the pool. The client may have taken longer to read that response.
 func (p *Pool) PutUsedAt(conn *Conn, lastUsed time.Duration) {
 	if len(conn.Buffered()) > 0 {
 		p.Discard(conn) // the next request would read the extra bytes as its response
@@ -276,8 +275,8 @@ func (p *Pool) ReleaseSlot(conn *Conn) {
 	p.dialForWaiters()
 }
 
-// CloseIdleOlderThan closes connections that have been idle for longer than age. With keepOne it
-// keeps the most recently used connection.
+// CloseIdleOlderThan closes connections that have been idle for longer than age. If keepOne is set,
+// it keeps the most recently used connection.
 func (p *Pool) CloseIdleOlderThan(age time.Duration, keepOne bool) {
 	oldest := p.opts.Clock.Now() - age
 	p.mu.Lock()
@@ -337,16 +336,16 @@ func (p *Pool) Renew() {
 	p.discardAll(old)
 }
 
-// CloseIdleTo closes the idle connections to the process boot, which is stopping. boot zero selects
-// the connections whose process is unknown. If they stayed open, each of them would cause one more
-// request to be refused by the stopping process.
+// CloseIdleTo closes the idle connections to the stopping process with the given boot number. Zero
+// selects the connections whose process is unknown. If they stayed open, each of them would cost
+// one more request that the stopping process refuses.
 func (p *Pool) CloseIdleTo(boot uint64) {
 	p.discardIdle(func(conn *Conn) bool { return conn.Boot == boot })
 }
 
 // setPeerProcess sets the current process of the node. It closes idle connections to previous
-// processes. Connections in use are closed when they are returned. Otherwise a failure of such a
-// connection would be attributed to the current process.
+// processes. Connections in use are closed when they are returned. Otherwise the failure of such a
+// connection would be blamed on the current process.
 func (p *Pool) setPeerProcess(boot, nonce uint64) {
 	p.mu.Lock()
 	p.mu.peerProcess = peerProcess{boot: boot, nonce: nonce}
@@ -355,14 +354,14 @@ func (p *Pool) setPeerProcess(boot, nonce uint64) {
 	p.discardAll(old)
 }
 
-// isStale reports whether conn must not carry another request. That is the case if the pool was
-// renewed after conn was dialed, or if conn leads to a previous process. The caller must hold p.mu.
+// isStale reports whether conn must not carry another request, because the pool was renewed after
+// conn was dialed or because conn leads to a previous process. The caller must hold p.mu.
 func (p *Pool) isStale(conn *Conn) bool {
 	return conn.generation != p.mu.generation || p.mu.peerProcess.differsFrom(conn)
 }
 
 // Close closes all idle connections. Connections in use are closed when they are returned. Waiting
-// requests look up their route again, and then use another pool.
+// requests look up their route again and then use another pool.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.mu.closed = true

@@ -2,7 +2,7 @@ package connpool
 
 import "slices"
 
-// NoShard is used for requests and connections that do not count towards a shard.
+// NoShard is used for requests and connections that are not charged to a shard.
 const NoShard = -1
 
 // shardLimits limits the number of app connections that the requests of one shard use or are about
@@ -12,7 +12,7 @@ type shardLimits struct {
 	maxConns    int                // limit for each shard; zero means no limit
 	countsConns bool               // connections are counted; set for the pool of the app only
 	used        []int32            // connections in use, by shard
-	complete    []int32            // the part of used whose response is complete, by shard
+	complete    []int32            // those of used whose response is complete, by shard
 	waiting     map[int]*waitQueue // waiters at a limit, by shard; a shard without waiters has no entry
 }
 
@@ -46,7 +46,7 @@ func (s *shardLimits) inflight(shard int) int {
 }
 
 // mayQueue reports whether a request at the in-flight limit of its shard may wait: it has waited
-// before, or the queue of the shard has a free place.
+// before, or the shard's queue has a free slot.
 func (s *shardLimits) mayQueue(waiter *Waiter) bool {
 	if waiter.HasWaited || waiter.MaxQueued == 0 {
 		return waiter.HasWaited
@@ -140,8 +140,8 @@ func (s *shardLimits) removeIfEmpty(shard int) {
 	}
 }
 
-// RecordResponseEnd records that the response of the app on conn is complete. The connection stays in
-// use until the client has received the response, but the request no longer counts towards the
+// RecordResponseEnd records that the response of the app on conn is complete. The connection stays
+// in use until the client has received the response, but the request no longer counts toward the
 // in-flight limit. Otherwise a client that sends its next request right after a response could
 // exceed the limit.
 func (p *Pool) RecordResponseEnd(conn *Conn) {

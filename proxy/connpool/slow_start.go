@@ -11,19 +11,19 @@ const (
 	// newConnTime is how long a connection to the app is treated as new, unless its first response
 	// arrives earlier. An app that responds slowly may still accept quickly.
 	newConnTime = 50 * time.Millisecond
-	// stuckDialTime is the time after which a dial is treated as stuck. The kernel of the app has
-	// then probably dropped its SYN, which TCP retransmits only after a second.
+	// stuckDialTime is the time after which a dial is treated as stuck. The app's kernel has then
+	// probably dropped the SYN, which TCP retransmits only after a second.
 	stuckDialTime = 250 * time.Millisecond
 	// maxStuckDials limits the number of stuck dials.
 	maxStuckDials = 48
 )
 
 // slowStart limits the number of new connections to an app. A connection is new while it is being
-// dialed, and until its first response. The listen backlog of an app is often small. A successful
-// dial does not show that the backlog is full, because the kernel completes dials until the backlog
-// is full and then drops the next one. Only a stuck dial shows that, and halves the limit. Each
-// connection that receives a response increases the limit by one, unless a dial is stuck. Pool.mu
-// protects all fields.
+// dialed, and until its first response. The listen backlog of an app is often small. Successful
+// dials say nothing about the backlog, because the kernel completes dials until the backlog is full
+// and then drops the next one. Only a stuck dial shows that the backlog is full, and halves the
+// limit. Each connection that receives a response increases the limit by one, unless a dial is
+// stuck. Pool.mu protects all fields.
 type slowStart struct {
 	limit    int // maximum number of new connections; zero means no limit, as for nodes
 	unproven int // connected, and still counted as new

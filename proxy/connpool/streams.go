@@ -25,9 +25,9 @@ func (p *Pool) GetStream() *Conn {
 	return nil
 }
 
-// replaceSilentStream opens another stream for a request, because the session of conn has been
-// silent. That checks the session, or uses another session. If the session has responded in the
-// meantime, the request uses conn, so that the number of idle streams does not grow.
+// replaceSilentStream opens another stream for a request because the session of conn has been
+// silent. Doing so probes that session or uses another one. If the session has responded by then,
+// the request uses conn, so that idle streams do not accumulate.
 func (p *Pool) replaceSilentStream(conn *Conn) *Conn {
 	next := p.addStream(p.opts.OpenStream())
 	if next != nil && conn.Mux.Responsive() {

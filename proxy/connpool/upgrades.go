@@ -15,14 +15,13 @@ type upgradeTracker struct {
 	responses        wsession.LatencyBaseline // latency of the upgrade responses over multiplexed streams
 }
 
-// add adds conn, over which a resumed WebSocket requests its upgrade.
+// add starts tracking conn, over which a resumed WebSocket requests its upgrade.
 func (u *upgradeTracker) add(conn *Conn) {
 	conn.awaitingUpgrade = true
 	u.awaitingResponse++
 }
 
-// remove removes conn, which no longer awaits an upgrade response. It does nothing if conn was not
-// added.
+// remove stops tracking conn. It does nothing if conn was not added.
 func (u *upgradeTracker) remove(conn *Conn) {
 	if conn.awaitingUpgrade {
 		conn.awaitingUpgrade = false
@@ -42,8 +41,8 @@ func (u *upgradeTracker) recordResponse(duration time.Duration) {
 	u.responses.Record(u.pacer, duration, wsession.UpgradeAllowance)
 }
 
-// DialForUpgrades starts further dials for waiting WebSockets. The caller calls it after the limit of the
-// pacer has increased.
+// DialForUpgrades starts further dials for waiting WebSockets. It must be called after the pacer's limit has
+// increased.
 func (p *Pool) DialForUpgrades() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

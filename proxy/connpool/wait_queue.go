@@ -17,7 +17,7 @@ var (
 	ErrShardConnLimit = errors.New("proxy: all connections of the shard's share in use")
 	// ErrShardInflightLimit reports that the shard has the maximum number of requests in progress.
 	ErrShardInflightLimit = errors.New("proxy: too many requests of the shard")
-	// ErrDialing reports that connections are being dialed, and that none was established in time.
+	// ErrDialing reports that no dial in progress completed in time.
 	ErrDialing = errors.New("proxy: no connection was made in time")
 	// ErrRouteChanged tells the caller to look up the route again: another node serves the shard,
 	// or another pool has replaced this one.
@@ -36,13 +36,13 @@ type Waiter struct {
 	MaxInflight   int  // limit of requests in progress for the shard; zero means no limit
 	RequireNew    bool // the request needs a new connection, because reused ones have broken
 	ForUpgrade    bool // the request is a resumed WebSocket, which keeps the connection
-	StreamAllowed bool // with ForUpgrade: a multiplexed stream can be used instead of a connection
+	StreamAllowed bool // with ForUpgrade: a multiplexed stream may be used instead of a connection
 	HasWaited     bool // the request has waited for its shard before; at the in-flight limit it waits again, and is not refused
-	// MaxQueued is how many requests may wait for a limit of the shard, so that another one may wait at
-	// the in-flight limit. Zero means that a request without HasWaited is refused at that limit.
+	// MaxQueued is the maximum number of requests that may wait for a limit of the shard. If it is
+	// zero, a request without HasWaited is refused at the in-flight limit.
 	MaxQueued int
-	// HadTurn means that the request was sent before. At a limit of its shard it precedes all other
-	// requests. It has an effect only with MaxQueued.
+	// HadTurn is set if the request was sent before. At a limit of its shard, it then precedes all
+	// other requests. It has an effect only with MaxQueued.
 	HadTurn bool
 
 	granted chan grant // receives the single grant
@@ -61,7 +61,7 @@ type grant struct {
 	err  error
 }
 
-// waitQueue is a FIFO queue of waiters, which can also leave from the middle.
+// waitQueue is a FIFO queue of waiters, which may also leave it out of order.
 type waitQueue struct {
 	waiters   linkedlist.List[*Waiter]
 	upgrades  int // number of waiters with ForUpgrade
@@ -123,9 +123,9 @@ func (q *waitQueue) remove(waiter *Waiter) {
 	}
 }
 
-// Join adds waiter to the queue, or returns a connection if one is available. If it returns neither a
-// connection nor an error, the caller must call Await or LeaveQueue. allDialed means that a dial is in
-// progress for each waiter in the queue, including this one.
+// Join adds waiter to the queue, or returns a connection if one is available. If it returns neither
+// a connection nor an error, the caller must call Await or LeaveQueue. allDialed reports whether a
+// dial is in progress for each waiter in the queue, including this one.
 func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	waiter.granted = make(chan grant, 1)
 	p.mu.Lock()
@@ -165,8 +165,8 @@ func (p *Pool) Join(waiter *Waiter) (conn *Conn, allDialed bool, err error) {
 	return nil, p.mu.dials.active() >= p.mu.queue.waiters.Len(), nil
 }
 
-// Replace discards a connection that waiter has received and cannot use, and joins the queue again like
-// Join. The request keeps its place among the requests of its shard, so that none of them overtakes it.
+// Replace discards a connection that waiter has received and cannot use, and joins the queue again
+// like Join. The request keeps its position among the requests of its shard.
 func (p *Pool) Replace(waiter *Waiter, unusable *Conn) (conn *Conn, allDialed bool, err error) {
 	p.mu.Lock()
 	unusable.shard = NoShard
@@ -236,9 +236,9 @@ func (p *Pool) waitReason(waiter *Waiter) error {
 	return ErrBusy
 }
 
-// RecheckWaiters removes the waiters whose shard has another destination in table. They look up their
-// route again. The caller must have installed table before. A waiter checks the table again after it
-// has joined the queue. So either the waiter or RecheckWaiters notices a concurrent change.
+// RecheckWaiters removes the waiters whose shard has another destination in table. They look up
+// their route again. The caller must already have installed table. A waiter rechecks the table
+// after joining the queue, so either the waiter or RecheckWaiters notices a concurrent change.
 func (p *Pool) RecheckWaiters(table *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,8 +250,8 @@ func (p *Pool) RecheckWaiters(table *route.Table) {
 	}
 }
 
-// ShardMoved reports whether table routes the shard of the waiter to another destination than that of
-// the pool.
+// ShardMoved reports whether table routes the waiter's shard to a destination other than the
+// pool's.
 func (p *Pool) ShardMoved(waiter *Waiter, table *route.Table) bool {
 	if waiter.Shard == NoShard {
 		return false
@@ -266,8 +266,8 @@ func (p *Pool) ShardMoved(waiter *Waiter, table *route.Table) bool {
 	return r.Kind != route.Remote || r.Node != p.opts.Node
 }
 
-// failWaiters removes all waiters and sends them the error. nil means that they must look up their
-// route again. The caller must hold p.mu.
+// failWaiters removes all waiters and sends them err, or tells them to look up their route again if
+// err is nil. The caller must hold p.mu.
 func (p *Pool) failWaiters(err error) {
 	if err == nil {
 		err = ErrRouteChanged

@@ -10,7 +10,7 @@ const (
 	// evictAfter is how long a connection must be idle before it is closed in favor of another one.
 	// A connection that has just been accepted will probably send its request soon.
 	evictAfter = 2 * SweepInterval
-	// At the limit, 1/evictFraction of all connections are closed at a time. Otherwise each new
+	// At the limit, 1/evictFraction of all connections are closed at once. Otherwise each new
 	// connection would cause a search for the connection that has been idle longest.
 	evictFraction = 64
 )
@@ -28,9 +28,9 @@ func NewLimit(maxConns int, log zerolog.Logger, evict func(minIdle time.Duration
 	return &Limit{slots: make(chan struct{}, maxConns), log: log, evict: evict}
 }
 
-// Acquire reserves a place for an accepted connection, until Release. At the limit, it closes the
-// connections that have been idle longest. If none is idle, it blocks, so that the caller accepts no
-// further connections.
+// Acquire reserves a slot for an accepted connection, until Release. At the limit, it closes the
+// longest idle connections. If none is idle, it blocks, so that the caller accepts no further
+// connections.
 func (l *Limit) Acquire() {
 	select {
 	case l.slots <- struct{}{}:
@@ -57,5 +57,5 @@ func (l *Limit) Acquire() {
 	}
 }
 
-// Release frees the place of a connection that has ended.
+// Release frees the slot of a closed connection.
 func (l *Limit) Release() { <-l.slots }

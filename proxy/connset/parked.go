@@ -34,10 +34,10 @@ type Resumed struct {
 	ReturnedSoon bool // the connection was idle for less than ReturnSoon
 }
 
-// ReturnSoon is the limit of Resumed.ReturnedSoon. A client that sends data after a shorter idle time will probably
-// do so again. So the server waits longer before it parks the connection again. Parking and resuming a connection
-// costs about half as much as forwarding a request. For a client that sends a request every few seconds, that cost
-// exceeds the benefit.
+// ReturnSoon is the limit of Resumed.ReturnedSoon. A client that sends data after a shorter idle
+// time will probably do so again, so the server waits longer before it parks the connection again.
+// Parking and resuming costs about half as much as forwarding a request, which is more than it
+// saves for a client that sends a request every few seconds.
 const ReturnSoon = 10 * time.Second
 
 // Parked is a parked connection: an idle client connection without a goroutine and without buffers.
@@ -49,9 +49,9 @@ const ReturnSoon = 10 * time.Second
 //   - the goroutine that has unparked it: that of Watcher.Sockets when the client sends something, the
 //     sweep when the idle timeout has passed, or a goroutine that closes connections
 //
-// The last of these owners calls Watcher.Resume, which creates a new C for the connection. An event may
-// arrive late, after its connection was resumed and parked again. Therefore each parking needs a new
-// Parked value, and an event for a Parked that is not in the Set any more is ignored.
+// The last of these owners calls Watcher.Resume, which creates a new C for the connection. An event
+// may arrive late, after its connection was resumed and parked again. Each parking therefore uses a
+// new Parked value, and events for a Parked that has left the Set are ignored.
 //
 //	C ──Park──► Parked ──unpark──► another C
 type Parked struct {
@@ -63,8 +63,8 @@ type Parked struct {
 	stopWatching func()
 }
 
-// Wake resumes a connection that Unpark has removed. With mustStop, the connection is closed unless its
-// client has sent data.
+// Wake resumes a connection that Unpark has removed. If mustStop is set, the connection is closed
+// unless its client has sent data.
 func (parked *Parked) Wake(mustStop bool) {
 	parked.resume(Resumed{Conn: parked.Conn, MustStop: mustStop})
 }
@@ -87,15 +87,15 @@ type parkedConns struct {
 	noVisits chan struct{} // closed when no visit is in progress; nil means that no caller waits for that
 }
 
-// maxParkWait is how long Park waits for a moment in which no visit is in progress. If visits follow
-// each other closely, there may be no such moment. The wait is short because nothing reads from the
-// connection in the meantime.
+// maxParkWait is how long Park waits for a moment in which no visit is in progress. Closely spaced
+// visits may leave no such moment. The wait is short because nothing reads from the connection
+// meanwhile.
 const maxParkWait = 500 * time.Millisecond
 
 var errVisited = errors.New("connset: connections are being visited all the time")
 
-// Park hands the connection of c to its Watcher and removes c from the Set. No visit can hold c then,
-// so that c can be reused. It returns false and no error if the connection of c must end.
+// Park hands the connection of c to its Watcher and removes c from the Set. No visit can then hold
+// c, so c can be reused. It returns false and no error if the connection must end.
 func (s *Set[C]) Park(c C, parked *Parked) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,9 +125,9 @@ func (s *Set[C]) Park(c C, parked *Parked) (bool, error) {
 	return true, nil
 }
 
-// awaitNoVisitsLocked waits until no visit is in progress, for up to maxParkWait. The caller must hold mu;
-// awaitNoVisitsLocked releases it while it waits. After a timeout a visit may still be in progress, so the
-// caller must check visits.
+// awaitNoVisitsLocked waits until no visit is in progress, for up to maxParkWait. The caller must
+// hold mu; awaitNoVisitsLocked releases it while it waits. A visit may still be in progress after a
+// timeout, so the caller must check visits.
 func (s *Set[C]) awaitNoVisitsLocked() {
 	if s.visits == 0 {
 		return
@@ -156,8 +156,8 @@ func (s *Set[C]) AwaitsVisits() bool {
 	return s.parked.noVisits != nil
 }
 
-// ResumeReadable resumes a parked connection whose client has sent data or disconnected. It returns
-// false and does nothing if the connection is not parked any more.
+// ResumeReadable resumes a parked connection whose client has sent data or disconnected. It does
+// nothing and returns false if the connection is no longer parked.
 func (s *Set[C]) ResumeReadable(parked *Parked, now time.Duration) bool {
 	if !s.unparkOnce(parked) {
 		return false

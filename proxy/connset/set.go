@@ -88,8 +88,8 @@ func (s *Set[C]) Add(c C) {
 	}
 }
 
-// Remove removes a connection. unobserved reports whether no visit is in progress. If it is true, no
-// other goroutine has found c in the Set and still uses it, so the memory of c can be reused.
+// Remove removes a connection. unobserved reports whether no visit is in progress, so that no other
+// goroutine still uses a reference to c from the Set and c's memory can be reused.
 func (s *Set[C]) Remove(c C) (unobserved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,7 @@ func (s *Set[C]) RemoveAccepted() {
 	s.signalEmptyLocked()
 }
 
-// signalEmptyLocked closes the channels of s if their conditions are fulfilled. The caller must
-// hold mu.
+// signalEmptyLocked closes the channels of s whose conditions are met. The caller must hold mu.
 func (s *Set[C]) signalEmptyLocked() {
 	if s.clientsClosed != nil && s.accepted == 0 {
 		close(s.clientsClosed)
@@ -183,9 +182,9 @@ func (s *Set[C]) SweepSoon() {
 }
 
 // Visit calls visit with all open connections that are not parked. It stores them in list, and
-// returns the slice for reuse. A connection may end after the visit, and its memory may be used for
-// another one. So visit must not keep a reference to a connection, except to read state that is safe
-// for concurrent use and shows whether it still belongs to the same connection.
+// returns the slice for reuse. visit must not keep a reference to a connection, because the
+// connection may end after the visit and its memory may be reused. The exception is state that is
+// safe for concurrent use and shows whether it still belongs to the same connection.
 func (s *Set[C]) Visit(list []C, visit func(all []C)) []C {
 	return s.visitSome(list, true, func(all []C, _ bool) { visit(all) })
 }

@@ -70,17 +70,17 @@ type Client struct {
 type registration struct {
 	id     uint64
 	conn   *connpool.Conn
-	client *Client // Client whose request the connection carries in the loop; nil means none; only the loop uses it
+	client *Client // Client whose request the connection carries; nil means none; only the loop uses it
 }
 
-// Init sets what all connections of c have in common. A loop that cannot send a whole request
-// without blocking makes leaseCheck the precondition for the rest of it.
+// Init sets what all connections of c have in common. If a loop cannot send a whole request without
+// blocking, leaseCheck becomes the precondition for sending the rest.
 func (c *Client) Init(conn *h1.Conn, handler Handler, leaseCheck func() (time.Duration, error)) {
 	c.conn, c.handler, c.leaseCheck = conn, handler, leaseCheck
 	c.wakeup = c.Wake
 }
 
-// Open permits that the loops of group serve the connection. The goroutine serves the first request,
+// Open allows the loops of group to serve the connection. The goroutine serves the first request,
 // which has arrived or is about to arrive.
 func (c *Client) Open(group *Group) {
 	c.group = group
@@ -112,8 +112,9 @@ func (c *Client) Wake() {
 // IsEnabled reports whether loops may serve the connection.
 func (c *Client) IsEnabled() bool { return c.group != nil }
 
-// BeginJoin reports whether a loop should serve the next request. IsEnabled must be true. If it returns true, the goroutine
-// must call Join soon, and must not use the connection in any other way.
+// BeginJoin reports whether a loop should serve the next request. IsEnabled must be true. If
+// BeginJoin returns true, the goroutine must call Join soon, and must not use the connection in any
+// other way.
 func (c *Client) BeginJoin() bool {
 	if c.Eligibility.skip > 0 {
 		c.Eligibility.skip--
@@ -126,9 +127,9 @@ func (c *Client) BeginJoin() bool {
 // IsJoining reports whether BeginJoin has returned true and Join was not called yet.
 func (c *Client) IsJoining() bool { return c.joining }
 
-// Join gives c to the loop with the fewest clients. The caller must not use c after that. If no loop
-// can be created, the goroutine of c continues. It tries again after some requests, unless the system
-// supports no event loops.
+// Join gives c to the loop with the fewest clients. The caller must not use c after that. If no
+// loop can be created, the goroutine of c continues. It tries again a few requests later, unless
+// the system supports no event loops.
 func (c *Client) Join() {
 	c.joining = false
 	if loop := c.group.pick(); loop != nil {
@@ -183,7 +184,7 @@ func (c *Client) RegisterUpstream(conn *connpool.Conn) bool {
 	loop, netConn := c.loop.Load(), conn.NetConn()
 	if known := rawio.IsRegistered(netConn); conn.Loop != loop || known {
 		if other, ok := conn.Loop.(*Loop); ok {
-			_ = other.poller.Remove(netConn) // an error means that it is not watched
+			_ = other.poller.Remove(netConn) // an error means that it was not watched
 			conn.LeaveLoop()
 		}
 		loop.lastID++
@@ -209,8 +210,8 @@ func (c *Client) ReleaseUpstream() {
 	}
 }
 
-// unlinkUpstream is ReleaseUpstream without a change of the upstream connection, which may belong to
-// another goroutine already.
+// unlinkUpstream is like ReleaseUpstream, but leaves the upstream connection alone, because it may
+// already belong to another goroutine.
 func (c *Client) unlinkUpstream() {
 	if upstream := c.upstream; upstream != nil {
 		upstream.client, c.upstream = nil, nil

@@ -1,8 +1,8 @@
 // Package eventloop serves small requests of many client connections with one goroutine. A request
 // is small if its header and body have arrived, its shard is local, and its response is short. The
 // kernel reports which sockets are readable (epoll). The event loop does the work that is possible
-// without blocking, and continues with the next socket. So no goroutine is woken for a request, and
-// no read precedes the arrival of data.
+// without blocking, and continues with the next socket. No goroutine is woken for a request, and no
+// read is attempted before data has arrived.
 //
 // All other work continues in a goroutine of the connection: steps that must wait, requests that
 // are refused, and requests that the event loop does not support.

@@ -12,8 +12,7 @@ type Eligibility struct {
 const (
 	minSkip = 16
 	maxSkip = 1024
-	// resetAfter is the number of requests that the event loop must serve for earlier misses to be
-	// forgotten.
+	// resetAfter is the number of requests that the event loop must serve before earlier misses are forgotten.
 	resetAfter = 32
 )
 

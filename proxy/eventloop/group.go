@@ -28,7 +28,7 @@ type Group struct {
 	listeners   int // listeners whose clients use the loops
 	loops       []*Loop
 	active      int  // number of loops that serve clients; zero means that one does
-	idleChecks  int  // number of consecutive calls of Balance after which one loop less would suffice
+	idleChecks  int  // number of consecutive calls of Balance that found one loop too many
 	unsupported bool // the system supports no event loops
 }
 
@@ -94,12 +94,11 @@ func leastLoaded(loops []*Loop) *Loop {
 }
 
 const (
-	// overloadPercent is the share of time in percent above which a loop is treated as overloaded,
-	// so that another loop is added.
+	// overloadPercent is the busy share, in percent, above which another loop is added.
 	overloadPercent = 75
-	// sparePercent is the share of time in percent below which one loop less would suffice. shrinkAfterChecks
-	// is the number of consecutive checks before that loop is stopped. It is more than one because
-	// each client of the loop must move.
+	// sparePercent is the busy share, in percent, below which one fewer loop would suffice.
+	// shrinkAfterChecks is the number of consecutive checks that must agree before a loop is
+	// stopped, because stopping it moves all its clients.
 	sparePercent      = 50
 	shrinkAfterChecks = 5
 )
@@ -116,7 +115,7 @@ func (g *Group) ClientCounts() []int {
 }
 
 // Balance adjusts the number of active loops to the load, and distributes the clients evenly. One
-// goroutine calls it about once a second. passed is the time since the previous call.
+// goroutine calls it about once a second. passed is the time since the last call.
 func (g *Group) Balance(passed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -99,13 +99,13 @@ func (loop *Loop) handleEvent(event rawio.Event) {
 	}
 	c := upstream.client
 	loop.runRecover(c, Handler.HandleResponse)
-	if event.End && upstream.client == c { // the response is incomplete, and the kernel reports the end of the stream only once
+	if event.End && upstream.client == c { // the kernel reports the end of the stream only once, and the response is incomplete
 		loop.handOff(c, ResumeResponse)
 	}
 }
 
 // runReady serves each ready client once. A client with another request waits for the next call, so
-// that it does not delay other clients.
+// that it does not delay the others.
 func (loop *Loop) runReady() {
 	batch := loop.ready
 	loop.ready = nil
@@ -178,8 +178,8 @@ func (loop *Loop) join(c *Client) {
 	loop.send(message{client: c, isJoin: true})
 }
 
-// adopt registers c with the loop. It checks whether c has been interrupted, because the wakeup
-// function of c did not reach the loop earlier.
+// adopt registers c with the loop. It checks whether c has been interrupted, because a wakeup
+// before this point did not reach the loop.
 func (loop *Loop) adopt(c *Client) {
 	loop.lastID++
 	c.enter(loop.lastID)
@@ -191,7 +191,7 @@ func (loop *Loop) adopt(c *Client) {
 		loop.handOff(c, ResumeNext)
 		return
 	}
-	if len(c.conn.Buffered()) > 0 { // the loop that had it before has read a request
+	if len(c.conn.Buffered()) > 0 { // its previous loop has read a request
 		loop.ready = append(loop.ready, c)
 	}
 }
@@ -247,8 +247,8 @@ func (loop *Loop) detach(c *Client) {
 	loop.clientCount.Add(-1)
 }
 
-// detachFromPoller removes a connection from the runtime's poller, which would otherwise also
-// process each event. It returns false if that is not possible.
+// detachFromPoller removes a connection from the runtime poller, which would otherwise process each
+// event as well. It returns false if that is not possible.
 func detachFromPoller(conn *h1.Conn) bool {
 	if rawio.Unregister(conn.NetConn()) != nil {
 		return false

@@ -10,22 +10,21 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Relay forwards an event stream (text/event-stream). When the shard moves, the stream ends
-// between two events, so that a client that reconnects has not lost a part of an event. The
-// goroutine of the stream forwards events, and another goroutine may request the end. The atomic
-// state decides which of them comes first:
+// Relay forwards an event stream (text/event-stream). When the shard moves, the stream ends between two events, so
+// that a client that reconnects has not lost part of an event. The stream's goroutine forwards events, while
+// another goroutine may request the end. The atomic state decides which of them comes first:
 //
 //	between ──beginWrite──► busy ──endWrite──► between, or in an event that has not ended
 //	   └───RequestEnd───► ended ◄──endWrite, if the end was requested in the meantime and no event is open
 //
-// A run is the execution of one attempt to serve a request over an upstream connection. One client
-// connection has many runs and one Relay, so the state contains the number of the run. With it, a
-// goroutine that requests the end of one run cannot end the stream of a later run.
+// A run is the execution of one attempt to serve a request over an upstream connection. One client connection has
+// many runs and one Relay, so the state contains the number of the run. This prevents a goroutine that requests the
+// end of one run from ending the stream of a later run.
 type Relay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
 	scanner   eventstream.Scanner
 	resumable bool                // the app permits another owner to resume the stream
-	resumed   bool                // the stream has been resumed, so an event id was forwarded before
+	resumed   bool                // the stream has been resumed, so an event ID has been forwarded
 	buffer    *eventstream.Buffer // buffers an incomplete event; nil means that bytes are forwarded as they arrive
 }
 
@@ -52,8 +51,7 @@ func IsEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-// Begin prepares for the first response of a stream. resumable means that the app permits
-// resumption.
+// Begin prepares for the first response of a stream. resumable is set if the app permits resumption.
 func (e *Relay) Begin(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
 	e.scanner = eventstream.Scanner{}
 	e.start(runNumber, resumable, resumed, buffer)
@@ -178,8 +176,8 @@ func (e *Relay) bufferPart(writer *h1.Writer, part []byte) (ended bool, err erro
 	return ended, err
 }
 
-// beginWrite marks the stream as busy, so that RequestEnd does not end it during a write. It returns false
-// if the stream has ended already. Then the caller must not write.
+// beginWrite marks the stream as busy, so that RequestEnd does not end it during a write. If it returns false, the
+// stream has already ended and the caller must not write.
 func (e *Relay) beginWrite() bool {
 	for {
 		old := e.state.Load()
@@ -192,8 +190,8 @@ func (e *Relay) beginWrite() bool {
 	}
 }
 
-// endWrite ends the write that beginWrite has begun. If RequestEnd was called in the meantime and the last
-// event is complete, endWrite ends the stream and returns false. Then the caller must not write again.
+// endWrite ends the write that beginWrite has begun. If RequestEnd was called meanwhile and the last event is
+// complete, endWrite ends the stream and returns false; the caller must not write again.
 func (e *Relay) endWrite() bool {
 	for {
 		old := e.state.Load()

@@ -14,7 +14,7 @@ const (
 // byte order mark of later ones.
 type Buffer struct {
 	buffered []byte
-	tooLong  bool  // a part of the current event was written
+	tooLong  bool  // part of the current event has been written
 	bomBytes uint8 // bytes of a byte order mark that have arrived
 	mayBeBOM bool  // a byte order mark may follow
 }
@@ -68,8 +68,8 @@ func (h *Buffer) skipBOM(p []byte, whole int) ([]byte, int) {
 	return p, whole
 }
 
-// InEvent reports whether a part of an event was written whose end was not. The stream cannot be
-// resumed then.
+// InEvent reports whether an event has been written only in part. The stream cannot be resumed
+// then.
 func (h *Buffer) InEvent() bool { return h.tooLong }
 
 // Buffered returns the number of buffered bytes.

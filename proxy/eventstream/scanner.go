@@ -12,7 +12,7 @@ type Scanner struct {
 	match    uint8 // bytes of a byte order mark, or of "id", that have arrived
 	cr       bool  // the last byte was a CR
 	inEvent  bool  // an event has begun: a line that is not a comment
-	ids      *ids  // nil means that there has been no id
+	ids      *ids  // nil until an ID has arrived
 }
 
 // position is the position of the next byte within a line.
@@ -31,11 +31,11 @@ const (
 // byteOrderMark is the UTF-8 byte order mark.
 var byteOrderMark = [...]byte{0xef, 0xbb, 0xbf}
 
-// ids are the event ids of a stream.
+// ids are the event IDs of a stream.
 type ids struct {
 	last, next, line id   // of the last complete event, of the event that has begun, and of the current line
-	seen             bool // there was an id that is not empty
-	invalid          bool // there was an id that no request can contain
+	seen             bool // a non-empty ID has arrived
+	invalid          bool // an ID has arrived that no request can contain
 }
 
 // id is the value of an id field.
@@ -59,8 +59,8 @@ func (s *Scanner) Next(p []byte) (whole int) {
 	return whole
 }
 
-// skipIrrelevant returns how many of the next bytes do not matter: those of a line without an id,
-// before its end.
+// skipIrrelevant returns how many of the next bytes can be skipped, because they belong to a line
+// that is not an id field.
 func (s *Scanner) skipIrrelevant(p []byte) int {
 	if s.position != inComment && s.position != inOther {
 		return 0
@@ -73,8 +73,8 @@ func (s *Scanner) skipIrrelevant(p []byte) int {
 	return len(p)
 }
 
-// NextBoundary parses bytes up to the first boundary between events, and none if it is at one. It
-// returns the number of bytes, and whether there is a boundary.
+// NextBoundary parses up to the first boundary between events, or nothing if the scanner is already
+// at one. It returns the number of parsed bytes, and whether a boundary was reached.
 func (s *Scanner) NextBoundary(p []byte) (n int, over bool) {
 	if s.Between() {
 		return 0, true
@@ -93,9 +93,9 @@ func (s *Scanner) Between() bool {
 }
 
 // ID returns the last event id at the end of the last complete event: what a browser would send as
-// Last-Event-ID, or nothing if it is empty. ok is false if the stream cannot be resumed. Then there
-// was no id, or no request can contain it, because it exceeds MaxID, contains control bytes or is
-// not UTF-8. The id is valid until the next call.
+// Last-Event-ID, or nothing if it is empty. ok is false if the stream cannot be resumed. In that
+// case there was no ID, or no request can contain it because it exceeds MaxID, contains control
+// bytes or is not UTF-8. The ID is valid until the next call.
 func (s *Scanner) ID() ([]byte, bool) {
 	if s.ids == nil || !s.ids.seen || s.ids.invalid {
 		return nil, false
@@ -118,7 +118,7 @@ func (s *Scanner) Resume() {
 // step parses one byte.
 func (s *Scanner) step(b byte) {
 	if b == '\n' && s.cr {
-		s.cr = false // it belongs to the CR that has ended the line
+		s.cr = false // it belongs to the CR that ended the line
 		return
 	}
 	s.cr = b == '\r'
@@ -208,7 +208,7 @@ func (s *Scanner) endLine() {
 			s.ids.dispatch()
 		}
 	case inID:
-		if match == 2 { // the name without a colon means an empty value
+		if match == 2 { // a field name without a colon has an empty value
 			s.beginID()
 			s.ids.endField()
 		}

@@ -84,8 +84,8 @@ func IsTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return false
 }
 
-// AppendHeaders appends Via, X-Forwarded-* and, with forwarded, Forwarded. It drops the headers of
-// the client through e. It keeps and extends them if the client is a trusted proxy.
+// AppendHeaders appends Via, X-Forwarded-* and, with forwarded, Forwarded. It uses e to drop the
+// client's own headers, unless the client is a trusted proxy; then it keeps and extends them.
 func (c *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
 	if req.Minor() == 0 {
 		b = append(b, lineViaOld...)
@@ -121,8 +121,8 @@ func (c *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded 
 	return b
 }
 
-// appendForwarded appends this hop in the form of RFC 7239. The elements of trusted proxies stay
-// before it, on separate lines.
+// appendForwarded appends this hop in the form of RFC 7239. Elements from trusted proxies precede
+// it, on separate lines.
 func (c *Client) appendForwarded(b, host []byte) []byte {
 	b = append(b, "Forwarded: for="...)
 	if c.Addr.Is6() {

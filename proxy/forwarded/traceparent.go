@@ -11,8 +11,8 @@ const (
 	traceparentLen       = 55
 )
 
-// TraceID returns the trace id of the request, or nil without exactly one valid traceparent. An
-// invalid id would lead to no trace.
+// TraceID returns the trace ID of the request, or nil unless it has exactly one valid traceparent. An invalid ID
+// would match no trace.
 func TraceID(req *h1.Request) []byte {
 	const name = "traceparent"
 	i := req.Find(name, 0)
@@ -36,8 +36,7 @@ func TraceID(req *h1.Request) []byte {
 	return trace
 }
 
-// isHex reports whether b consists of lower-case hexadecimal digits, the only ones that the standard
-// allows.
+// isHex reports whether b consists of lowercase hexadecimal digits, as the standard requires.
 func isHex(b []byte) bool {
 	for _, c := range b {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {

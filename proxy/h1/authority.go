@@ -3,7 +3,7 @@ package h1
 import "slices"
 
 // hostByte contains true for the bytes of a reg-name (RFC 3986 section 3.2.2), except comma and
-// percent sign. Lists and escapes in hosts have been used for attacks, and no client needs them.
+// percent sign. Lists and escapes in hosts have been used in attacks, and no client needs them.
 var hostByte = func() (t [256]bool) {
 	for c := '0'; c <= '9'; c++ {
 		t[c] = true

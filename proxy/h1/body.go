@@ -19,8 +19,8 @@ var (
 	errTooManyTrailers        = &Error{400, "too many trailers"}
 )
 
-// errNeedMore means that the buffered data is used up, and that the caller must read from the
-// connection to continue. Functions of this package return it to each other, never to callers.
+// errNeedMore means that the buffered data is used up and the caller must read from the connection
+// to continue. It never leaves this package.
 var errNeedMore = errors.New("h1: more data needed")
 
 // minDirectRead is the minimum size in bytes of a body read that goes from the socket directly into
@@ -47,9 +47,9 @@ type Body struct {
 	kind       Kind
 	isResponse bool // the body belongs to a response, so its errors have the status 502
 
-	// Progress. err is the result of all further reads; nil means that no read has failed.
+	// Progress. err is the result of all further reads; nil until a read fails.
 	state       bodyState
-	readStarted bool  // a read of the body has begun, so the client may have sent a part of it
+	readStarted bool  // a read of the body has begun, so the client may have sent part of it
 	remaining   int64 // bytes that must still be read, of the body (Length) or of the chunk (Chunked)
 	bytesRead   int64 // body bytes that have been read
 	err         error
@@ -90,9 +90,9 @@ func (b *Body) start(in *connReader, header *Header, kind Kind, length int64) {
 // trailers are read. names must not change.
 func (b *Body) ForbidTrailers(names []string) { b.forbiddenTrailers = names }
 
-// RemoveTrailers drops the trailers with these names, and with names that some apps treat as equal to them. It
-// also removes trailers that were read already. No goroutine may read the body at the same time. names must
-// not change.
+// RemoveTrailers drops the trailers with these names, and with names that some apps treat as
+// equivalent. It also removes trailers that have already been read. No goroutine may read the body
+// at the same time. names must not change.
 func (b *Body) RemoveTrailers(names []string) {
 	b.removedTrailers = names
 	if len(b.trailers) == 0 {
@@ -196,9 +196,9 @@ func (b *Body) parseBufferedFraming() error {
 	return err
 }
 
-// WaitBuffered waits up to the timeout until the rest of a body with a known length is buffered. It
+// WaitBuffered waits for up to the timeout until the rest of a body of known length is buffered. It
 // does not wait for a body of unknown length or of more than limit bytes. limit must not exceed the
-// ReadBuffer of the Conn. An error means that the body cannot become complete.
+// ReadBuffer of the Conn. An error means that the body can no longer become complete.
 func (b *Body) WaitBuffered(limit int64, timeout time.Duration) error {
 	canBeBuffered := b.kind == Length && b.remaining <= limit
 	if b.err != nil || !canBeBuffered || b.isRestBuffered() {
@@ -232,8 +232,8 @@ func (b *Body) IsBuffered() bool {
 	return b.state == atEnd || b.kind == Length && b.isRestBuffered()
 }
 
-// Drain reads and discards the rest of the body, up to limit bytes. After nil, the connection can
-// carry the next message.
+// Drain reads and discards the rest of the body, up to limit bytes. If it returns nil, the
+// connection can carry the next message.
 func (b *Body) Drain(limit int64) error {
 	if b.state == atEnd {
 		return nil
@@ -317,9 +317,8 @@ func (b *Body) recordConsumed(n int) error {
 	return nil
 }
 
-// readBlocking waits for data and reads from the socket once. If that is worthwhile, it reads
-// directly into p and returns the number of bytes. Otherwise it reads into the read buffer and
-// returns 0.
+// readBlocking waits for data and reads from the socket once. If worthwhile, it reads directly into
+// p and returns the number of bytes. Otherwise it reads into the read buffer and returns 0.
 func (b *Body) readBlocking(p []byte) (int, error) {
 	waitStart, err := b.startWait()
 	if err != nil {
@@ -356,8 +355,8 @@ func (b *Body) readNonblocking(p []byte) (int, error) {
 	return 0, nil
 }
 
-// canReadDirectly reports whether the next bytes on the connection are body data, and so many that
-// a read directly into p is worthwhile.
+// canReadDirectly reports whether enough of the next bytes on the connection are body data for a
+// direct read into p to be worthwhile.
 func (b *Body) canReadDirectly(p []byte) bool {
 	nextIsData := b.state == inData && b.in.buffered() == 0
 	if !nextIsData || len(p) < minDirectRead {
@@ -366,8 +365,8 @@ func (b *Body) canReadDirectly(p []byte) bool {
 	return b.kind != Chunked || b.remaining >= minDirectRead
 }
 
-// bufferWait is how long a read waits with a buffer, on connections that need a buffer to wait for
-// data.
+// bufferWait is how long a read keeps its buffer while it waits, on connections that need a buffer
+// to wait for data.
 const bufferWait = 100 * time.Millisecond
 
 // readSoon reads data that has arrived or is about to arrive, and otherwise returns errNeedMore.
@@ -428,7 +427,7 @@ func (b *Body) waitLimit() (time.Duration, error) {
 	return limit, nil
 }
 
-// readDirect reads data directly into p, and never beyond the body. Without wait it returns
+// readDirect reads data directly into p, and never beyond the body. Unless wait is set, it returns
 // errNeedMore if no data has arrived.
 func (b *Body) readDirect(p []byte, wait bool) (int, error) {
 	if !wait && b.in.mayBlock() {
@@ -444,8 +443,8 @@ func (b *Body) readDirect(p []byte, wait bool) (int, error) {
 	return 0, errNeedMore
 }
 
-// handleReadError returns the error of the body after the stream has ended with err. It is io.EOF
-// for a body that the end of the connection delimits.
+// handleReadError returns the error of the body after the stream ended with err. It is io.EOF for a
+// body that is delimited by the end of the connection.
 func (b *Body) handleReadError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return b.fail(err)

@@ -36,6 +36,6 @@ func (b *Body) AwaitData() error {
 	return nil
 }
 
-// Available returns the number of bytes that have been read from the connection and not been consumed.
-// They belong to the body, and may include bytes after it.
+// Available returns the number of bytes that have been read from the connection but not consumed. They may extend
+// beyond the body.
 func (b *Body) Available() int { return b.in.buffered() }

@@ -27,8 +27,8 @@ type Buffers struct {
 	pipes  pipes
 }
 
-// get returns a buffer of at least n bytes. Buffers above 64 KiB are not pooled; only a header
-// limit that the operator has raised requires them.
+// get returns a buffer of at least n bytes. Buffers above 64 KiB are not pooled; they are needed
+// only if the operator has raised the header limit.
 func (p *Buffers) get(n int) []byte {
 	size := n
 	switch {

@@ -34,7 +34,7 @@ func NewConn(nc net.Conn, options Options) *Conn {
 }
 
 // Reset makes c a Conn that uses nc, like NewConn, and reuses the memory of an ended connection.
-// That connection must have been released, and no goroutine may still close or inspect it.
+// The ended connection must have been released, and no goroutine may still close or inspect it.
 func (c *Conn) Reset(nc net.Conn, options Options) {
 	c.Clear()
 	options = options.withDefaults()
@@ -91,9 +91,9 @@ func (c *Conn) Buffered() []byte { return c.in.unread() }
 // Received returns the number of bytes read from the socket so far.
 func (c *Conn) Received() int64 { return c.in.received }
 
-// Sent returns the number of bytes that the socket has accepted so far. If the number is the same
-// before and after an attempt, no byte of the attempt has left this process, so the request can be
-// retried safely.
+// Sent returns the number of bytes that the socket has accepted so far. If it does not change
+// during an attempt, no byte of the attempt left this process, so the request can be retried
+// safely.
 func (c *Conn) Sent() int64 { return c.out.sent }
 
 // WaitReadable waits up to the timeout until a read would not block. Zero means no limit. It
