@@ -6,10 +6,9 @@ const maxFlaps = 1000
 // AppHealth is the report of a node about the health checks of its app, in addition to whether
 // the app is unhealthy. The zero value is an app whose last check succeeded.
 type AppHealth struct {
-	// Failing means that the last check failed. Refused means that it failed because the
-	// connection was refused.
+	// Failing is set if the last check failed. Refused is set if it failed because the connection was refused.
 	Failing, Refused bool
-	// Starting means that no check of this process has succeeded yet.
+	// Starting is set if no check of this process has succeeded yet.
 	Starting bool
 	// FlapCount counts how often the app has become unhealthy, each time within 10 minutes of the
 	// previous time. It is 0 once 10 minutes have passed, and at most 1000.

@@ -45,7 +45,7 @@ type departures struct {
 type AppReport struct {
 	// Node is the id of the app instance, as shardmap.InstanceID returns it.
 	Node shardmap.NodeID
-	// ReturnsNeedRestart means that shards that left the app return only after it has restarted.
+	// ReturnsNeedRestart is set if shards that left the app return only after it has restarted.
 	ReturnsNeedRestart bool
 	// StartedAfter is the epoch of a committed map: the app process started after the node had
 	// applied that map. Zero means that the start is not known.

@@ -67,9 +67,9 @@
 // heartbeat, and a later reading would make it too long. The Gate uses the clock of its agent,
 // and the times of leader.CrashEvidence use that of the leader.Driver. They may be the same clock.
 //
-// Messages: they may be lost, late, repeated or out of order. They must not be forged, because
-// the machines believe what a heartbeat says about its sender and what a response says about the
-// leader. So the transport must authenticate the sender.
+// Messages: they may be lost, late, repeated or out of order. They must not be forged, because the
+// machines believe what a heartbeat says about its sender and what a response says about the
+// leader. As a result, the transport must authenticate the sender.
 //
 // # Errors and limits
 //

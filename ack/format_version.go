@@ -6,7 +6,7 @@ import "fmt"
 // answers, and the rules by which State changes. Each encoding begins with its format version. A
 // node reads every format version that it supports, and writes the format version of its applied
 // state (MinFormatVersion before the bootstrap). It answers a heartbeat at the format version of
-// the heartbeat. So programs with different format versions can run side by side until a log entry
+// the heartbeat, so programs with different format versions can run side by side until a log entry
 // raises the format version.
 type FormatVersion uint8
 
@@ -52,7 +52,7 @@ func (v FormatVersion) HasRoles() bool { return v >= RolesFormatVersion }
 // unwraps to ErrCorrupt.
 type FormatVersionError struct {
 	Version FormatVersion
-	// InForce means that a log entry raises the cluster to that format version.
+	// InForce is set if a log entry raises the cluster to that format version.
 	InForce bool
 }
 

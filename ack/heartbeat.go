@@ -41,7 +41,7 @@ type Heartbeat struct {
 	Nonce uint64
 	// Zone is the zone of the node; empty means none.
 	Zone string
-	// Gateway means that the node never owns shards.
+	// Gateway is set if the node never owns shards.
 	Gateway bool
 
 	// Proof of leadership.
@@ -73,9 +73,9 @@ type Heartbeat struct {
 
 	// Weight is the weight of the node in the map.
 	Weight uint32
-	// Leaving means that the node should own no shards.
+	// Leaving is set if the node should own no shards.
 	Leaving bool
-	// Goodbye means that its process has stopped admitting and running requests.
+	// Goodbye is set if its process has stopped admitting and running requests.
 	Goodbye bool
 	// RestartWithin is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
@@ -88,11 +88,11 @@ type Heartbeat struct {
 
 	// State of the app.
 
-	// Unhealthy means that the app does not respond.
+	// Unhealthy is set if the app does not respond.
 	Unhealthy bool
 	// App contains further results of the health checks of the app.
 	App AppHealth
-	// ReturnsNeedRestart means that shards that left the app return only after it has restarted. It
+	// ReturnsNeedRestart is set if shards that left the app return only after it has restarted. It
 	// becomes part of an AppReport.
 	ReturnsNeedRestart bool
 	// AppStartedAfter is the epoch of a committed map that the node had applied before the app
@@ -120,12 +120,12 @@ type Heartbeat struct {
 	// UnacquiredShards are up to MaxUnacquired shards, ascending, that the app failed to acquire.
 	// They should move to another node, or have moved and must not return yet.
 	UnacquiredShards []shardmap.Shard
-	// AcquiresNone means that the app fails to acquire any shard.
+	// AcquiresNone is set if the app fails to acquire any shard.
 	AcquiresNone bool
 	// KeptShards are up to MaxUnacquired shards, ascending, that remain at the node under a safe
 	// drain because its app has not released them.
 	KeptShards []shardmap.Shard
-	// KeepsAllShards means that more than MaxUnacquired shards remain, so all remain.
+	// KeepsAllShards is set if more than MaxUnacquired shards remain, so all remain.
 	KeepsAllShards bool
 
 	// Connections to other nodes.

@@ -20,8 +20,8 @@ const MinIndexGap = 1 << 32
 //
 // # Why floor is an index
 //
-// The lost nodes may have proposed and served maps that s does not contain. So all new epochs
-// must be above every epoch that the lost nodes can have used. An epoch is the Raft index of its
+// The lost nodes may have proposed and served maps that s does not contain, so all new epochs must
+// be above every epoch that the lost nodes can have used. An epoch is the Raft index of its
 // proposal. State could have a field that is added to each index. Instead, Recovered makes the log
 // continue at a far higher index. Raft allows that: a snapshot may have any index, and the next
 // entry follows it. An epoch remains an index, so a log can still be compared with a map. State,

@@ -30,7 +30,7 @@ type releaseRecord struct {
 	boot uint64
 	// index is the index of the restart entry.
 	index uint64
-	// released means that the app released the shard during that boot. Otherwise that process never
+	// released is set if the app released the shard during that boot. Otherwise that process never
 	// acquired the shard, and passes on the note that it received from the previous owner.
 	released bool
 }
@@ -49,7 +49,7 @@ type KeptRelease struct {
 	Server string
 	Boot   uint64
 	Note   []byte
-	// PassedOn means that the releasing process never served the shard. Note is then the note that
+	// PassedOn is set if the releasing process never served the shard. Note is then the note that
 	// it had received from the previous owner.
 	PassedOn bool
 }

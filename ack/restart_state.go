@@ -24,7 +24,7 @@ type Restart struct {
 	// applied the entry, or from its election: there is no shared clock, and the restart never
 	// ends early.
 	Grace time.Duration
-	// Ended means that an entry has ended the restart. The record remains, because a boot can
+	// Ended is set if an entry has ended the restart. The record remains, because a boot can
 	// restart only once.
 	Ended bool
 }

@@ -43,9 +43,9 @@ type Routing struct {
 // granted the current lease of the node; zero means no lease. A gateway never has one.
 //
 // With RebalanceStopTheWorld, all requests wait while a proposal is open. They also wait while the
-// node has no lease, or while the last proposal in the state is from another term than the lease. A
-// node whose log is behind may get a lease before it applies the proposal of that leader. It must
-// not serve by the old map.
+// node has no lease, or while the last proposal in the state is from a different term than the
+// lease. A node whose log is behind may get a lease before it applies the proposal of that leader.
+// It must not serve by the old map.
 func NewRouting(self shardmap.NodeID, state *State, leaseTerm uint64, gateway bool) Routing {
 	return Routing{self: self, state: state, paused: stopsAllRequests(state, leaseTerm, gateway)}
 }
@@ -70,9 +70,9 @@ func (rt Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
 	return rt
 }
 
-// WithRestarting returns a copy of rt for a node that restarts in place. This process will
-// never serve its shards again. So requests for them wait at the node that received them from a
-// client, and that node sends them to the next process.
+// WithRestarting returns a copy of rt for a node that restarts in place. This process will never
+// serve its shards again, so requests for them wait at the node that received them from a client,
+// and that node sends them to the next process.
 func (rt Routing) WithRestarting() Routing {
 	rt.restarting = true
 	return rt

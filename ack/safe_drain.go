@@ -17,7 +17,7 @@ type DrainOptions struct {
 	// ReleaseTimeout replaces the release timeout of the node, up to MaxReleaseTimeout; zero means
 	// not set.
 	ReleaseTimeout time.Duration
-	// Safe means that a shard that the app does not release remains at the node.
+	// Safe is set if a shard that the app does not release remains at the node.
 	Safe bool
 	// Index is the index of the entry that started the drain.
 	Index uint64

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Timing contains the durations on which guarantee G1 (one owner at a time) depends. So it
-// belongs to the cluster and not to a node. The State contains it, and the leader uses it to
-// grant leases and to wait for their end. Each response to a node contains how long the node may
-// serve, and when it must abort its running requests. If every node had its own settings, a
-// node could still serve shards that another node owns already.
+// Timing contains the durations on which guarantee G1 (one owner at a time) depends, so it belongs
+// to the cluster and not to a node. The State contains it, and the leader uses it to grant leases
+// and to wait for their end. Each response to a node contains how long the node may serve, and when
+// it must abort its running requests. If every node had its own settings, a node could still serve
+// shards that another node owns already.
 type Timing struct {
 	// Lease is the longest time for which a node may serve after a heartbeat, at most
 	// MaxLease.

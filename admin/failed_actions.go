@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Limits on the events about failed actions: a burst, then one per interval. So a client that sends
-// invalid actions continuously adds only 12 events per hour, and the event ring still holds days of
-// cluster history. The log contains all failed actions.
+// Limits on the events about failed actions: a burst, then one per interval. As a result, a client that sends
+// invalid actions continuously adds only 12 events per hour, and the event ring still holds days of cluster
+// history. The log contains all failed actions.
 const (
 	failedActionBurst    = 16
 	failedActionInterval = 5 * time.Minute

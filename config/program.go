@@ -9,9 +9,9 @@ import (
 // Program contains the settings of a program that embeds a node. They override the settings that Load
 // reads.
 type Program struct {
-	// Embedded means that the program is the app, and that there is no other upstream.
+	// Embedded is set if the program is the app, so there is no other upstream.
 	Embedded bool
-	// EmbeddedHooks means that the app has hooks.
+	// EmbeddedHooks is set if the app has hooks.
 	EmbeddedHooks bool
 	// Settings contains the settings that the program sets itself.
 	Settings []ProgramSetting

@@ -21,12 +21,12 @@ type Inputs struct {
 	// known none.
 	Leader      string
 	NoLeaderFor time.Duration
-	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it
+	// LeaderUnknown is set if the disk of this node stalled while the node was the leader, so it
 	// cannot find out which node is leader now.
 	LeaderUnknown bool
 	// RaftTimeout is the time without a leader after which a voter starts an election. Zero means the default.
 	RaftTimeout time.Duration
-	// EvenVoters means that the number of voters has been even for a while.
+	// EvenVoters is set if the number of voters has been even for a while.
 	EvenVoters bool
 
 	// Bootstrap and joining.
@@ -52,20 +52,21 @@ type Inputs struct {
 	Shards, Orphaned int
 	// Epoch is the epoch of the committed map, and ProposedEpoch that of the last proposed map.
 	Epoch, ProposedEpoch uint64
-	// HasMap means that there is a map. NoMapFor is how long a leader has proposed no first map.
+	// HasMap is set if there is a map. NoMapFor is how long a leader has proposed no first map.
 	HasMap   bool
 	NoMapFor time.Duration
-	// OnlyGateways means that all live nodes have been gateways for a while.
+	// OnlyGateways is set if all live nodes have been gateways for a while.
 	OnlyGateways bool
 	// Lease is the lease duration of the cluster. NoLeaseFor is how long this node has had no lease
 	// although it should have one.
 	Lease      time.Duration
 	NoLeaseFor time.Duration
-	// HasOperated means that this process has known a leader, and has held a lease if it owned shards.
+	// HasOperated is set if this process has known a leader, and has held a lease if it owned
+	// shards.
 	HasOperated bool
-	// Stopping means that this process will stop, or that drain --local was run.
+	// Stopping is set if this process will stop, or that drain --local was run.
 	Stopping bool
-	// NotInMap means that this node is not in the map yet although it should be.
+	// NotInMap is set if this node is not in the map yet although it should be.
 	NotInMap bool
 
 	// Contradictions are observations that contradict a guarantee.
@@ -154,7 +155,7 @@ type Node struct {
 	ID      string
 	Gateway bool
 	Voter   bool
-	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive
+	// Alive is set if the node is alive as far as known. Lost is set if it has been unresponsive
 	// for so long that other nodes should own its shards.
 	Alive, Lost bool
 	// Failed and Left mean that the list of nodes shows the node as failed, or as left.
@@ -165,18 +166,18 @@ type Node struct {
 	// UnhealthyInstances are the app instances of the node that have been unhealthy for a while. It is empty
 	// for a node with one instance, whose health is App.
 	UnhealthyInstances []Instance
-	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are
+	// KeepsShards is set if the app is unhealthy and keeps its shards because most apps are
 	// unhealthy. FailuresInRow is how often in a row the app became unhealthy. NoShardsFor is how
-	// long the node gets no shards for that reason although the app has recovered. Zero means that it
-	// may get shards.
+	// long the node gets no shards for that reason although the app has recovered. Zero means that
+	// it may get shards.
 	KeepsShards   bool
 	FailuresInRow int
 	NoShardsFor   time.Duration
-	// Drained and Cordoned are requests of operators. Stopping means that its process will stop.
+	// Drained and Cordoned are requests of operators. Stopping is set if its process will stop.
 	Drained, Cordoned, Stopping bool
-	// MarkedFailed means that an operator has marked the node as failed.
+	// MarkedFailed is set if an operator has marked the node as failed.
 	MarkedFailed bool
-	// Restarting means that the node restarts in place, within Grace.
+	// Restarting is set if the node restarts in place, within Grace.
 	Restarting bool
 	Grace      time.Duration
 	// Shards is the number of shards that it owns in the committed map.
@@ -200,8 +201,8 @@ type Node struct {
 	// node itself knows both.
 	UnmovedShards int
 	UnmovedReason string
-	// Lagging means that its log has lacked the committed map for a while. AppliedEpoch is the
-	// epoch that it has.
+	// Lagging is set if its log has lacked the committed map for a while. AppliedEpoch is the epoch
+	// that it has.
 	Lagging      bool
 	AppliedEpoch uint64
 }
@@ -218,7 +219,7 @@ type Bootstrap struct {
 	// MissingBootstrapper is a failed node that was about to bootstrap the cluster. Empty means
 	// none.
 	MissingBootstrapper string
-	// HasJoinAddrs means that --join contains addresses of other nodes.
+	// HasJoinAddrs is set if --join contains addresses of other nodes.
 	HasJoinAddrs bool
 }
 

@@ -48,7 +48,7 @@ type Rebalance struct {
 	// Moved is the number of shards that get another owner. Gained and Released are the numbers of shards that the node of
 	// the callback receives and gives away.
 	Moved, Gained, Released int
-	// Abandoned means that another change replaced this one before it was in force. It is false in RebalanceStarted.
+	// Abandoned is set if another change replaced this one before it was in force. It is false in RebalanceStarted.
 	Abandoned bool
 	// Duration is the time since RebalanceStarted. It is zero in RebalanceStarted, and if the node observed only the end.
 	Duration time.Duration

@@ -39,7 +39,7 @@ type Config struct {
 	// RebalanceCompleted when that map is in force, or when another one replaces it. Each start is followed by exactly one
 	// completion with the same Epoch before the next start.
 	RebalanceStarted, RebalanceCompleted func(ctx context.Context, r Rebalance)
-	// ClusterHealthChanged is called when the cluster has another state than in the previous call.
+	// ClusterHealthChanged is called when the cluster has a different state than in the previous call.
 	ClusterHealthChanged func(ctx context.Context, h ClusterHealth)
 
 	// Exit is called if a handler has not returned although another node may now run its shard. It

@@ -23,9 +23,9 @@
 //
 // # One owner
 //
-// At any time the handler of only one node runs for a shard. The next owner starts only after all
-// handlers of the previous one have returned, even if their clients have disconnected. So a handler must
-// end. The Done channel of its RequestCtx is closed when
+// At any time the handler of only one node runs for a shard. The next owner starts only after all handlers of the
+// previous one have returned, even if their clients have disconnected, so a handler must end. The Done channel of
+// its RequestCtx is closed when
 //
 //   - the client has disconnected,
 //   - the shard moves and Config.DrainTimeout has expired,

@@ -36,15 +36,14 @@ type HookShard struct {
 
 	// From is the previous owner of the shard, or "" if there was none. Set for Acquire.
 	From string
-	// Released means that From has released the shard, and that no node has run a request for the shard
-	// since. The state that From has saved is then final. False means that this is not known. Set for
-	// Acquire.
+	// Released is set if From has released the shard and no node has run a request for the shard since. The
+	// state that From has saved is then final. False means that this is not known. Set for Acquire.
 	Released bool
 	// Note is the text that From returned in HookAnswer.Notes for this release, or nil. It must not be
 	// modified. Set for Acquire.
 	Note []byte
-	// Again means that this app may already hold the shard in this epoch, because an earlier Acquire call
-	// may have succeeded. Set for Acquire.
+	// Again is set if this app may already hold the shard in this epoch, because an earlier Acquire call may have
+	// succeeded. Set for Acquire.
 	Again bool
 }
 

@@ -9,8 +9,8 @@ type NodeStatus struct {
 	// State is joining, active, draining, drained, cordoned, restarting, failed or left, as in `shardway nodes`. Only the
 	// leader has the information for the states suspect and unhealthy of that command, so they do not occur.
 	State string
-	// Leader means that the node leads the cluster. Voter means that it has a vote in elections. Gateway means that it owns
-	// no shards because it has no app.
+	// Leader is set if the node leads the cluster. Voter is set if it has a vote in elections. Gateway is set if it
+	// owns no shards because it has no app.
 	Leader, Voter, Gateway bool
 	// Shards is the number of shards that the node owns in the map in force.
 	Shards int

@@ -42,7 +42,7 @@ type Event struct {
 	Sockets *Sockets           `json:"websockets,omitempty"`
 	// Shards lists the shards of a shards-moved event. It is only for readers that ask for it; see Cursor.IncludeShards.
 	Shards []MovedShards `json:"shards,omitempty"`
-	// ShardsOmitted means that the ring has dropped Shards, because newer lists needed the memory.
+	// ShardsOmitted is set if the ring has dropped Shards, because newer lists needed the memory.
 	ShardsOmitted bool `json:"shards_omitted,omitempty"`
 	// Join is set for the kind join-completed.
 	Join *Join `json:"join,omitempty"`

@@ -43,8 +43,8 @@ const (
 	// MapAbandoned means that another proposal replaces the map before it was in force. Reason is the reason of that
 	// proposal, and Change describes the map that was given up.
 	MapAbandoned
-	// ShardsMoved means that a map is in force in which shards have another owner than in the map before it. It has a
-	// Change, and Shards for readers that ask for them.
+	// ShardsMoved means that a map is in force in which shards have a different owner than in the map before it. It
+	// has a Change, and Shards for readers that ask for them.
 	ShardsMoved
 	// JoinCompleted means that the process of the reporting node is part of the cluster; see Join. Each process reports it
 	// once: with its first lease and a map that contains it, or, for a gateway, when it has caught up with the log.

@@ -17,7 +17,7 @@ const maxPattern = 1024
 // A Pattern is immutable and safe for concurrent use.
 type Pattern struct {
 	segments []patternSegment
-	// matchesBelow means that the pattern ends in /*.
+	// matchesBelow is set if the pattern ends in /*.
 	matchesBelow bool
 }
 
@@ -364,8 +364,8 @@ type segmentReader struct {
 // text returns the last segment, decoded.
 func (r *segmentReader) text() []byte { return r.decoded[r.start:] }
 
-// next reads the next segment. It returns false at the end of the path. mayHaveSlash means that an
-// encoded slash is a part of the segment.
+// next reads the next segment. It returns false at the end of the path. mayHaveSlash is set if an encoded slash is
+// a part of the segment.
 func (r *segmentReader) next(mayHaveSlash bool) bool {
 	if len(r.rest) == 0 || r.rest[0] != '/' {
 		return false

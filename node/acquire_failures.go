@@ -14,7 +14,7 @@ import (
 // agent.run writes it. Any goroutine may read it.
 type acquireFailures struct {
 	current atomic.Pointer[map[shardmap.Shard]acquireFailure] // nil means none
-	// stale means that the failures may have changed since the last update. Only agent.run uses it.
+	// stale is set if the failures may have changed since the last update. Only agent.run uses it.
 	stale bool
 }
 

@@ -27,8 +27,8 @@ type fsm struct {
 	// beforeApply is called before each entry; nil means no call. Cluster tests use it to delay the
 	// log of a node.
 	beforeApply func()
-	// broken means that an entry could not be decoded. From then on the state does not change. Only
-	// Raft's goroutine uses it.
+	// broken is set if an entry could not be decoded. From then on the state does not change. Only Raft's goroutine
+	// uses it.
 	broken bool
 	// moves is the shard-move history.
 	moves eventlog.ShardMoves

@@ -58,7 +58,8 @@ func (r *leaderRunner) run(ctx context.Context) {
 	}
 }
 
-// leaderEnd describes the end of the leadership of a node in a term. hasHigherTerm means that Raft has a higher term now.
+// leaderEnd describes the end of the leadership of a node in a term. hasHigherTerm is set if Raft has a higher term
+// now.
 func (n *Node) leaderEnd(leader string, term uint64, hasHigherTerm bool) eventlog.LeaderEnd {
 	id := shardmap.NodeID(leader)
 	end := eventlog.LeaderEnd{IsSelf: id == n.self, HasHigherTerm: hasHigherTerm}

@@ -585,10 +585,10 @@ func (n *Node) newHookOptions() *ackagent.HookOptions {
 // together with the node. It runs while Run runs.
 func (n *Node) Scheduler() *clock.Scheduler { return &n.scheduler }
 
-// onDialRefused is called when the heartbeat connection to a process of a node broke, and the address of the
-// node then refused a new connection (the redial). That is evidence that the process has ended. If this node
-// leads, it passes the evidence to the leader loop. Otherwise it campaigns if the process was the leader.
-// dialedAt is the time at which the redial started. mustRepeat means that the redial must be repeated.
+// onDialRefused is called when the heartbeat connection to a process of a node broke, and the address of the node
+// then refused a new connection (the redial). That is evidence that the process has ended. If this node leads, it
+// passes the evidence to the leader loop. Otherwise it campaigns if the process was the leader. dialedAt is the
+// time at which the redial started. mustRepeat reports whether the redial must be repeated.
 func (n *Node) onDialRefused(node string, ended crashdetect.Process, dialedAt time.Duration) (mustRepeat bool) {
 	leadership := n.leaderRunner.leadership.Load()
 	if leadership == nil {

@@ -43,7 +43,7 @@ type Options struct {
 	// AppVersion is the operator's name for the version of the app: up to 64 printable ASCII characters.
 	// The node announces it, and does not interpret it.
 	AppVersion string
-	// Gateway means that the node has no app: it only routes requests, and owns no shards.
+	// Gateway is set if the node has no app: it only routes requests, and owns no shards.
 	Gateway bool
 	// MaxVoters is the largest number of voters.
 	MaxVoters int
@@ -145,8 +145,8 @@ type Options struct {
 	// FurtherInstances are the app instances after the first one, which CheckApp checks. Their order is
 	// that of Proxy.FurtherUpstreams. CheckApp may be nil if the first instance is not configured.
 	FurtherInstances []AppInstance
-	// AfterRestart means that a shard which has left the app returns to it only after the app
-	// has restarted, unless no other node can own the shard. It is for apps without Hooks.
+	// AfterRestart is set if a shard which has left the app returns to it only after the app has restarted, unless
+	// no other node can own the shard. It is for apps without Hooks.
 	AfterRestart bool
 	// Health contains the settings of the health check. Zero means apphealth.DefaultSettings.
 	Health apphealth.Settings

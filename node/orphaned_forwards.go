@@ -11,11 +11,11 @@ import (
 // such an owner may never respond (docs/internals/protocol.md, rule 5). Only the goroutine of
 // agent.run uses it.
 //
-// A node that has restarted applies its log again. The log may contain exclusions of nodes that
-// have returned since. If this node has forwarded a request to such a node by its old map, that
-// node refuses the request, and the request is retried without harm. If the request was aborted
-// instead, the response to a POST would be that it may have run. So no request is aborted before
-// this node has applied the log up to the epoch that a leader has reported.
+// A node that has restarted applies its log again. The log may contain exclusions of nodes that have returned
+// since. If this node has forwarded a request to such a node by its old map, that node refuses the request, and the
+// request is retried without harm. If the request was aborted instead, the response to a POST would be that it may
+// have run. As a result, no request is aborted before this node has applied the log up to the epoch that a leader
+// has reported.
 type orphanedForwards struct {
 	log zerolog.Logger
 	// abort aborts the forwarded requests that match, and returns their number.

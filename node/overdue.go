@@ -80,9 +80,9 @@ func (o *overdueDetector) waitFor(ctx context.Context, deadAfter time.Duration, 
 	wait()
 }
 
-// shutProxy shuts the proxy down, and returns when all its requests have ended. When ctx ends, the proxy
-// aborts the requests, but still waits for their handlers. So handlers in this process that do not return
-// are reported, see waitFor.
+// shutProxy shuts the proxy down, and returns when all its requests have ended. When ctx ends, the proxy aborts the
+// requests, but still waits for their handlers, so handlers in this process that do not return are reported, see
+// waitFor.
 func (n *Node) shutProxy(ctx context.Context) (err error) {
 	n.agent.overdue.waitFor(ctx, n.view.Timing().DeadAfter, "requests", func() { err = n.proxy.Shutdown(ctx) })
 	return err

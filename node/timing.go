@@ -47,7 +47,8 @@ func (c *timingCheck) compare(state *ack.State) {
 	c.comparedIndex = state.TimingIndex()
 }
 
-// warnIfFlagsDiffer logs a warning if the flags of this node contain another timing than that of the cluster.
+// warnIfFlagsDiffer logs a warning if the flags of this node contain a different timing than that
+// of the cluster.
 func (c *timingCheck) warnIfFlagsDiffer(timing ack.Timing) {
 	if c.options.Timing == timing {
 		return

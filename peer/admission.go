@@ -60,9 +60,9 @@ func (p *Port) checkDestination(greeting hello) *RefusedError {
 // cluster of the node. Port.ClusterOf parses it.
 const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
 
-// checkCluster returns a refusal if the clusters of the two nodes do not match. mustAdopt means that
-// this node belongs to no cluster, and must adopt the cluster of the dialer before it accepts the
-// stream. Only a Raft stream that names the disk of this node may cause that.
+// checkCluster returns a refusal if the clusters of the two nodes do not match. mustAdopt reports whether this node
+// belongs to no cluster, and must adopt the cluster of the dialer before it accepts the stream. Only a Raft stream
+// that names the disk of this node may cause that.
 func (p *Port) checkCluster(greeting hello) (mustAdopt bool, _ *RefusedError) {
 	ownCluster, dialerCluster := p.options.Cluster(), greeting.sender.Cluster
 	oneHasNone := ownCluster == "" || dialerCluster == ""

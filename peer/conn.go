@@ -14,7 +14,7 @@ type Conn struct {
 	net.Conn
 	kind Kind
 	peer Identity
-	// direct means that no wrapper, such as TLS, is between the stream and the socket.
+	// direct is set if no wrapper, such as TLS, is between the stream and the socket.
 	direct bool
 
 	once    sync.Once

@@ -114,8 +114,8 @@ type connState struct {
 	// firstByteTimeout is the timeout of the current request's route. Zero selects the timeout of
 	// the settings; negative means no limit.
 	firstByteTimeout atomic.Int64
-	// carriedRequest means that the connection has carried a request before the current one. If
-	// such a connection is closed without a response, clients retry safe requests.
+	// carriedRequest is set if the connection has carried a request before the current one. If such
+	// a connection is closed without a response, clients retry safe requests.
 	carriedRequest atomic.Bool
 
 	// unobserved is set if no visit of Server.conns was in progress when the client was removed.

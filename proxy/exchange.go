@@ -52,7 +52,7 @@ type exchange struct {
 	isRerouted         bool              // the app has named the key, and the request was sent to its owner
 	namedKey           []byte            // key that the app has named, for actionReroute
 	sample             *loadstats.Sample // sample of the key in the list of busy keys; nil means none
-	// idempotentRan means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
+	// idempotentRan is set if a PUT or DELETE may have run in the ownership epoch ranEpoch. It is
 	// retried only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is
 	// never sent again.
 	idempotentRan bool
@@ -92,7 +92,7 @@ type exchange struct {
 
 	keepAlive   bool // the connection can carry another request
 	connAborted bool // the connection was closed, or must be closed, in the middle of a message
-	// endUnsent means that the end of the response is still buffered. A goroutine must send it,
+	// endUnsent is set if the end of the response is still buffered. A goroutine must send it,
 	// because the event loop must not block.
 	endUnsent bool
 }

@@ -21,8 +21,8 @@ type Task = inproc.Task
 // Begin begins a Task. The caller is the handler of the request, or a Task of it that has not ended.
 func Begin(ctx *fasthttp.RequestCtx) Task { return inproc.Begin(ctx) }
 
-// LeaseExpired reports whether a request still runs that should have been cancelled by now: see
-// Options.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
+// LeaseExpired reports whether the request should already have been cancelled because the lease
+// expired (see Options.LeaseExpired), and if so cancels it. The caller is the handler or a Task
 // that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool { return inproc.LeaseExpired(ctx) }
 
@@ -45,13 +45,13 @@ func (s *Server) handlerDialer() func(context.Context) (*connpool.Conn, error) {
 		StreamBuffers: &s.bodies.Buffers, StreamBufferSize: s.options.BodyBuffer,
 	}
 	return func(context.Context) (*connpool.Conn, error) {
-		conn := &connpool.Conn{InProcess: true, Checkable: true} // it never ends without a Close, so it needs no socket to be checked
+		conn := &connpool.Conn{InProcess: true, Checkable: true} // checkable without a socket, because it only ends by Close
 		conn.Conn = h1.NewConn(&handlerConn{Conn: inproc.NewConn(app)}, h1.Options{Buffers: &s.buffers})
 		return conn, nil
 	}
 }
 
-// runInHandler runs an attempt in the app of this process, and sends the response.
+// runInHandler runs an attempt in this process's app and sends the response.
 func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	attempt.conn.Pool.MarkProven(attempt.conn)
 	writer := runner.requestWriter.writeHeader(attempt)
@@ -93,7 +93,7 @@ func (runner *attemptRunner) runInHandler(attempt *attempt) decision {
 	return done
 }
 
-// finishInHandler returns the connection of an attempt to its pool. The app has sent its response, and
+// finishInHandler returns the connection of an attempt to its pool after the app has responded and
 // the run has ended.
 func (runner *attemptRunner) finishInHandler(attempt *attempt, writer *h1.Writer, result inproc.Result) {
 	if result.Err != nil {

@@ -8,14 +8,13 @@ import (
 	"shardway/proxy/route"
 )
 
-// The node whose app serves a request applies the header rules. It applies them to the request as it has
-// received it, and to the response before it uses the response itself. So a request that several nodes
-// forward is changed once, and each attempt begins with the original request. The rules do not affect the
-// key, which the ingress has already found. A field that a rule removes is also removed from the trailers
-// of a request; otherwise a client could give the app a field that only the rules may set.
+// The header rules are applied by the node whose app serves the request: to the request as received, and to the
+// response before the node itself uses it. A forwarded request is therefore changed only once, and each attempt
+// starts from the original request. The rules do not affect the key, which the ingress has already found. A field
+// that a rule removes is also removed from the request's trailers; otherwise a client could give the app a field
+// that only the rules may set.
 
-// applyRules adds the changes of rules to the header of a request for the app. It appends the new lines to
-// dst.
+// applyRules applies rules to the header of a request for the app. It appends the new lines to dst.
 func (rw requestWriter) applyRules(dst []byte, edit *h1.Edit, rules *headerrules.Edit) []byte {
 	if rules.RemovesAny() {
 		edit.Replace = removeFields(&rw.req.Header, edit.Replace, rules)
@@ -24,8 +23,7 @@ func (rw requestWriter) applyRules(dst []byte, edit *h1.Edit, rules *headerrules
 	return append(dst, rules.Lines()...)
 }
 
-// removeFields returns replaced, in the order of the lines, with the removal of the fields that rules
-// remove.
+// removeFields adds the removals of rules to replaced, in line order, and returns the result.
 func removeFields(header *h1.Header, replaced []h1.FieldValue, rules *headerrules.Edit) []h1.FieldValue {
 	var result []h1.FieldValue
 	for i := range header.NumFields() {

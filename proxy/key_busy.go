@@ -11,8 +11,8 @@ import (
 	"shardway/shardmap"
 )
 
-// detailKeyInflight is the detail of the problem for a request that exceeds the in-flight limit of its
-// key, and that cannot wait there, or not any longer.
+// detailKeyInflight is the problem detail for a request that exceeds the in-flight limit of its key and cannot
+// wait, or not any longer.
 const detailKeyInflight = "the maximum number of requests of the key is in flight (--max-key-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
 
 // limitsKeys reports whether a request may have to wait for other requests of its key, or may exceed a
@@ -21,11 +21,10 @@ func (settings *Settings) limitsKeys() bool {
 	return settings.MaxKeyInflight > 0 || settings.routes != nil || !settings.KeyLimit.IsOff()
 }
 
-// enterKey takes a place among the requests of the key at this owner, and waits for it if necessary. The
-// end of the admission gives the place up; see admission.release. The zero decision means that the
-// request may be sent to the app.
+// enterKey takes a slot among the key's requests at this owner, waiting if necessary. The slot is freed when the
+// admission ends; see admission.release. The zero decision means that the request may be sent to the app.
 func (router *router) enterKey() decision {
-	settings := router.server.settings.Load() // a reload may have switched the limit on after the headers were read
+	settings := router.server.settings.Load() // a reload may have enabled the limit after the headers were read
 	if !router.needsKeyPlace(settings) {
 		return decision{}
 	}
@@ -41,8 +40,8 @@ func (router *router) enterKey() decision {
 	return decision{}
 }
 
-// enterShard takes a place among the requests of the shard at this owner like enterKey. It does nothing if the app is
-// one process, because then the pool of its connections limits the requests of the shard.
+// enterShard is like enterKey, for the requests of the shard. It does nothing if the app is a single process,
+// because the app's connection pool then limits the shard's requests.
 func (router *router) enterShard() decision {
 	settings := router.server.settings.Load() // like enterKey
 	if !router.needsShardPlace(settings) {
@@ -52,7 +51,7 @@ func (router *router) enterShard() decision {
 		ID: keylimit.ID{uint64(router.exchange.shard)}, Shard: uint32(router.exchange.shard), Limit: settings.MaxShardInflight,
 		MaxQueued: settings.ShardQueue, HadTurn: router.exchange.hadTurn,
 	}
-	if router.exchange.hasWaited && router.ingress == "" { // it has waited for its shard, and is not refused now
+	if router.exchange.hasWaited && router.ingress == "" { // it has already waited for its shard, so it must not be refused
 		waiter.MaxQueued = math.MaxInt
 	}
 	place, err := router.enterGate(&router.server.shardGate, waiter)
@@ -63,12 +62,12 @@ func (router *router) enterShard() decision {
 	return decision{}
 }
 
-// needsKeyPlace reports whether the request must have a place among the requests of its key.
+// needsKeyPlace reports whether the request needs a slot among the requests of its key.
 func (router *router) needsKeyPlace(settings *Settings) bool {
 	return settings.MaxKeyInflight > 0 && !router.exchange.Keyless && !router.wait.isResumedStream()
 }
 
-// needsShardPlace reports whether the request must have a place among the requests of its shard.
+// needsShardPlace reports whether the request needs a slot among the requests of its shard.
 func (router *router) needsShardPlace(settings *Settings) bool {
 	return router.server.limitsProcesses(settings) && !router.wait.isResumedStream()
 }
@@ -78,7 +77,7 @@ func (s *Server) limitsProcesses(settings *Settings) bool {
 	return s.options.Processes != nil && settings.MaxShardInflight > 0
 }
 
-// enterGate takes a place of a gate, and waits for it if necessary.
+// enterGate takes a slot of a gate, waiting if necessary.
 func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
 	place, err := gate.Join(waiter)
 	if err == nil && !place.IsTaken() {
@@ -93,7 +92,7 @@ func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (k
 // keyID returns the ID of the key of the request.
 func (router *router) keyID() keylimit.ID { return router.server.keyHasher.ID(router.keyBytes()) }
 
-// awaitPlace waits for the place of a waiter in the queue of its key or shard.
+// awaitPlace waits for a waiter in the queue of its key or shard to get its slot.
 func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
 	if hasMoved(waiter.Shard, wait.server.options.Cluster.Table()) {
 		gate.Abandon(waiter)
@@ -134,8 +133,8 @@ func hasMoved(shard uint32, table *route.Table) bool {
 	return int(shard) >= table.Shards() || table.Route(shardmap.Shard(shard)).Kind != route.Local
 }
 
-// recheckKeys makes the requests that wait for others of their key or shard look up their route again, if table
-// routes their shard to another node.
+// recheckKeys makes requests that wait for others of their key or shard look up their route again if table routes
+// their shard to another node.
 func (s *Server) recheckKeys(table *route.Table) {
 	moved := func(shard uint32) bool { return hasMoved(shard, table) }
 	s.keyGate.Recheck(moved)

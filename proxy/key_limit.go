@@ -9,7 +9,7 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// keyLimitState is the part of a request that package keylimit limits.
+// keyLimitState is the state of a request under the limits of package keylimit.
 type keyLimitState struct {
 	limit   *keylimit.Limit // limit for the request; nil means none
 	scope   uint64          // routeSettings.limitScope of the limit
@@ -18,14 +18,12 @@ type keyLimitState struct {
 	charged int64           // bytes of the body for which tokens were taken
 }
 
-// detailAmbiguousRoute is the detail of the problem for a request whose path may be below another prefix
-// for the app.
+// detailAmbiguousRoute is the problem detail for a request whose path the app may find below a different prefix.
 const detailAmbiguousRoute = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for the settings of the routes"
 
-// enterLimits applies the limits of the request's key. A request that exceeds one gets 429. Attempts of
-// Shardway to send a request again are not counted. route contains the settings of the request. After a
-// reload, the limits of the present settings apply. The zero decision means that the request may be sent
-// to the app.
+// enterLimits applies the limits of the request's key. A request that exceeds one gets 429. Retries by Shardway are
+// not counted. route contains the settings of the request. After a reload, the limits of the present settings
+// apply. The zero decision means that the request may be sent to the app.
 func (router *router) enterLimits(route *routeSettings) decision {
 	if settings := router.server.settings.Load(); settings != router.settings {
 		var unambiguous bool
@@ -87,8 +85,7 @@ func (router *router) enterConcurrent() decision {
 	return router.deny(keylimit.Concurrent, time.Second)
 }
 
-// chargeBody takes tokens for the bytes of the body that were received so far, and for expected further
-// ones.
+// chargeBody takes tokens for the body bytes received so far and for the expected number of further bytes.
 func (rs *requestState) chargeBody(expected int64) {
 	state := &rs.exchange.keyLimit
 	if state.limit == nil || state.limit.BodyRate == 0 {
@@ -99,8 +96,8 @@ func (rs *requestState) chargeBody(expected int64) {
 	state.charged = max(state.charged, size)
 }
 
-// returnToken returns the token of a request that this node refuses to another node without executing it.
-// The other node sends the request again, and it must not count twice.
+// returnToken returns the token of a forwarded request that this node refuses without running it. The other node
+// will send the request again, and it must not count twice.
 func (router *router) returnToken() {
 	state := &router.exchange.keyLimit
 	if state.counted && state.limit.Interval > 0 && router.exchange.tries == 0 {

@@ -14,8 +14,8 @@ import (
 	"shardway/proxy/wsfirst"
 )
 
-// reply sends the responses of Shardway itself: problem documents, refusals, probe results and 1xx
-// responses. It also determines the changes to the header of an app's response, and whether the
+// reply sends Shardway's own responses: problem documents, refusals, probe results and 1xx
+// responses. It also determines how the header of an app's response is changed, and whether the
 // connection can be kept.
 type reply struct{ *requestState }
 
@@ -97,8 +97,8 @@ func (reply reply) respondToProbe() bool {
 	return true
 }
 
-// sendFailure sends the problem document that result describes. A reason means that the request has
-// waited.
+// sendFailure sends the problem document described by result. If result has a reason, the request
+// has waited.
 func (reply reply) sendFailure(result decision) {
 	prob := &problem.Problem{Code: result.code, Detail: result.detail}
 	if result.reason != 0 {
@@ -197,13 +197,13 @@ func (reply reply) writeRefused(status int, reason string, epochs []byte) {
 	reply.write(status, nil, reply.extraLines)
 }
 
-// refusedAborted is the reason in a 502 response of an owner whose process stops. It means that the
-// owner has cancelled the request, and that the request may have run.
+// refusedAborted is the reason in a 502 response of a stopping owner. It means that the owner
+// cancelled the request, which may have run.
 const refusedAborted = "cut"
 
-// reportStopped sends the last response on a stream from another node. aborted means that its
-// request was cancelled and may have run; otherwise it has not run. The response contains no
-// epochs, because the other node must not wait for a newer table: its current table may already
+// reportStopped sends the last response on a stream from another node. aborted is set if its
+// request was cancelled and may have run; otherwise the request has not run. The response contains
+// no epochs, because the other node must not wait for a newer table: its current table may already
 // route to the next process of this node.
 func (reply reply) reportStopped(aborted bool) {
 	writer := reply.inbound.Writer()
@@ -221,7 +221,7 @@ func (reply reply) reportStopped(aborted bool) {
 }
 
 // forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to
-// clients that have sent Expect.
+// clients that sent Expect.
 func (reply reply) forwardInterim(res *h1.Response) error {
 	isUnexpectedContinue := res.Status() == http.StatusContinue && !reply.req.ExpectsContinue()
 	if reply.exchange.isResumption() || reply.exchange.accepted != nil || reply.req.Minor() == 0 || isUnexpectedContinue {

@@ -10,13 +10,13 @@ import (
 )
 
 // A long poll is a request with a safe method (GET, HEAD or OPTIONS) whose response has not begun
-// within DrainTimeout after the end of its body. A move or a stop does not wait longer for such a
-// request, and does not cause an error for its client.
+// within DrainTimeout after the end of its body. A move or shutdown does not wait any longer for
+// such a request, but must not cause an error for its client either.
 //
-// When the shard moves, the request is sent to the next owner. When the node stops, its connection
-// is closed like an idle connection, so that the client repeats the request at another node.
-// Clients repeat a request only if the connection has carried a response before (RFC 9112 section
-// 9.3.1). On a new connection, a long poll may therefore continue until ShutdownTimeout.
+// When the shard moves, the request is sent to the next owner. When the node stops, the connection
+// is closed like an idle one, so that the client retries at another node. Clients retry only if the
+// connection has already carried a response (RFC 9112 section 9.3.1). On a new connection, a long
+// poll may therefore continue until ShutdownTimeout.
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed. now is
 // the time of the sweep. Only the sweeping goroutine calls it.
@@ -46,7 +46,7 @@ func longPollWaitStart(c *client) time.Duration {
 }
 
 // closeLongPoll closes the connection of a long poll without a response, because the node stops. If
-// the request resumes an event stream, its client has a response already, and sees a truncated
+// the request resumes an event stream, its client already has a response and sees a truncated
 // stream.
 func (retry *retrier) closeLongPoll() decision {
 	if retry.exchange.eventStream != nil {
@@ -57,10 +57,10 @@ func (retry *retrier) closeLongPoll() decision {
 	return done
 }
 
-// maySendToNextOwner reports whether a request that was cancelled because its shard moves may be sent
-// to the next owner. The method must be safe, and no byte of a response may have been sent to the
-// client. In addition, the table must show that the shard has left this owner, and another try must
-// be permitted.
+// maySendToNextOwner reports whether a request that was cancelled because its shard moves may be
+// sent to the next owner. The method must be safe, and no byte of a response may have been sent to
+// the client. In addition, the table must show that the shard has left this owner, and another
+// attempt must be permitted.
 func (retry *retrier) maySendToNextOwner(attempt *attempt) bool {
 	if retry.exchange.eventStream != nil || retry.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
@@ -86,8 +86,8 @@ func (retry *retrier) sendToNextOwner() decision {
 	return decision{action: actionRetry}
 }
 
-// recordLongPoll records that a long poll is sent to another owner. The request may wait for that owner
-// as long as any other request: its time at the previous owner does not count.
+// recordLongPoll records that a long poll is sent to another owner. Its time at the previous owner
+// does not count toward its waiting time.
 func (retry *retrier) recordLongPoll() {
 	if retry.ingress == "" && retry.longPollStart.Load() == 0 {
 		retry.longPollStart.Store(int64(retry.exchange.startedAt))

@@ -28,8 +28,8 @@ import (
 const streamThreshold = 6
 
 // maxStreamRequest is the maximum size in bytes of the header and body of a request on a stream.
-// With the fields that the proxy adds, the request fits into one frame. So it waits neither for
-// flow-control credit nor for data of other streams.
+// Including the fields that the proxy adds, the request fits into one frame, so it waits neither
+// for flow-control credit nor for data of other streams.
 const maxStreamRequest = 12 << 10
 
 // errPathDead is the error of requests whose network path to the owner is dead.
@@ -48,8 +48,8 @@ func (router *router) fitsStream() bool {
 	return !router.server.largeResponses.ExpectsLarge(&router.req)
 }
 
-// acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
-// get a stream. If it returns nil, the decision determines how the request continues.
+// acquirePeerConn returns a connection to a node for the request. If useStream is set, it first
+// tries to get a stream. If it returns nil, the decision determines how the request continues.
 func (router *router) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
 	switch {
 	case router.exchange.avoidStreams:

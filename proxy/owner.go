@@ -9,7 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// readForwarded reads the headers with which the ingress has described the request: its shard, the
+// readForwarded reads the headers in which the ingress describes the request: its shard, the
 // expected ownership epoch, and the epochs of the ingress's table. ok is false if a required header
 // is missing or invalid.
 func (state *requestState) readForwarded() (committed, proposed uint64, ok bool) {
@@ -51,8 +51,8 @@ func (state *requestState) readRequiredEpoch() (ok bool) {
 	return ok
 }
 
-// readResumption reads whether a forwarded request resumes an event stream or a WebSocket. If it
-// does, this node must send it only once: the ingress retries it with a higher resume number.
+// readResumption reads whether a forwarded request resumes an event stream or a WebSocket. If so,
+// this node must send it only once, because the ingress retries it with a higher resume number.
 func (state *requestState) readResumption() {
 	state.exchange.senderResumeCount, _ = route.ParseUint(state.req.Value(eventrelay.HeaderResumed))
 	if state.exchange.senderResumeCount > 0 {
@@ -69,8 +69,9 @@ func (state *requestState) readResumption() {
 	}
 }
 
-// readContinue reads whether the ingress waits for 100 (Continue) before it sends the body, and whether the
-// client or the ingress asked for it. It also reads whether the ingress needs the acceptance only.
+// readContinue reads whether the ingress waits for 100 (Continue) before it sends the body, and
+// whether the client or the ingress asked for it. It also reads whether the ingress only needs to
+// know about the acceptance.
 func (state *requestState) readContinue() {
 	switch string(state.req.Value(headerContinue)) {
 	case continueClient:
@@ -113,7 +114,7 @@ func (router *router) serveAsOwner(table *route.Table) {
 				router.reply.sendFailure(result)
 			}
 		case actionDone, actionNextStream, actionRelay, actionReroute:
-			// Nothing is left to do. actionReroute occurs only at the ingress.
+			// Nothing left to do. actionReroute occurs only at the ingress.
 		}
 		return
 	}
@@ -122,14 +123,14 @@ func (router *router) serveAsOwner(table *route.Table) {
 // awaitAcquire lets a forwarded request wait until the app has acquired its shard. table is the
 // routing table with which result was decided.
 //
-// If this node holds no lease, awaitAcquire refuses the request, because the app is not told to
-// acquire a shard without a lease. Each waiting request occupies a connection from its ingress,
-// which must open another one for later requests. In addition, the ingress regards a request that
-// waits here as sent to the app once the shard is acquired.
+// If this node holds no lease, awaitAcquire refuses the request, because without a lease the app is
+// not told to acquire a shard. A request that waits here occupies a connection from its ingress,
+// which must open another one for later requests. Moreover, once the shard is acquired, the ingress
+// must assume that the request has reached the app.
 //
 // If the queue of this node is full, the request waits at its ingress instead, as for a busy app.
-// If the app itself has returned the request because it had not acquired the shard, backoff is not
-// set, and the wait ends when a new table arrives.
+// If the app itself rejected the request because it had not acquired the shard, backoff is not set,
+// and the wait ends with the next table.
 func (router *router) awaitAcquire(result decision, table *route.Table) decision {
 	result.backoff = table.Route(router.exchange.shard).Kind == route.Queued
 	if result.backoff && router.server.options.Cluster.LeaseLeft() <= 0 {

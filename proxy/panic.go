@@ -7,7 +7,7 @@ import "shardway/proxy/cause"
 // return the buffers to their pool, because another goroutine may still write to them.
 func (c *client) closeAfterPanic(value any) {
 	c.server.panics.Record(value)
-	if c.hasRelay() { // the relay goroutines do not end it after a panic
+	if c.hasRelay() { // after a panic, the relay goroutines do not end it
 		c.leaveRelay()
 		c.finishExchange()
 	}

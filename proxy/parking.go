@@ -9,8 +9,8 @@ import (
 	"shardway/proxy/connset"
 )
 
-// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps the
-// sweep short, because requests need the processor in the meantime.
+// maxParksPerSweep is the maximum number of connections parked in one sweep. It keeps the sweep
+// short, because requests need the processor too.
 const maxParksPerSweep = 256
 
 // parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
@@ -41,26 +41,26 @@ func (c *client) parkConn() bool {
 	return c.idle.parked
 }
 
-// idleState contains since when a connection waits for its next request, and whether it is parked or
-// closed because of that. Other goroutines use the atomic fields. The times are by the clock of the
-// server.
+// idleState tracks how long a connection has been waiting for its next request, and whether it is
+// parked or closed because of that. Other goroutines use the atomic fields. Times are by the clock
+// of the server.
 type idleState struct {
-	// start is when the connection began to wait for a request. Zero means that a request is in
+	// start is when the connection began to wait for a request, or zero while a request is in
 	// progress.
 	start         atomic.Int64
 	evicted       atomic.Bool  // the connection was closed in favor of another one
 	canPark       atomic.Bool  // the sweep may request to park the connection
 	parkRequested atomic.Bool  // the sweep has requested to park the connection
-	parkDelay     atomic.Int64 // idle time after which the sweep requests it, in nanoseconds
-	parked        bool         // the connection has been parked, and does not belong to this client any more
+	parkDelay     atomic.Int64 // idle time, in nanoseconds, after which the sweep requests parking
+	parked        bool         // the connection has been parked and no longer belongs to this client
 }
 
-// since returns when the connection became idle. Zero means that a request is in progress.
+// since returns when the connection became idle, or zero while a request is in progress.
 func (idle *idleState) since() time.Duration { return time.Duration(idle.start.Load()) }
 
 // delayPark postpones the next attempt to park until the connection has been idle for twice as long
-// as now, and for at least minDelay. Attempts must become rare, because nothing reads from the
-// connection during an attempt.
+// as now, and at least for minDelay. Attempts must become rare, because nothing reads from the
+// connection during one.
 func (idle *idleState) delayPark(now, minDelay time.Duration) {
 	idle.parkDelay.Store(int64(max(2*(now-idle.since()), minDelay)))
 }

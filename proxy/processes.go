@@ -20,8 +20,8 @@ type Processes interface {
 	CheckKey(key []byte) error
 	// TargetOf returns the process that serves a key of a shard.
 	TargetOf(shard shardmap.Shard, key []byte) procpool.Target
-	// Dial connects to a process. It starts the process if necessary, and waits until the process is ready. ended is
-	// closed when this process has ended. See package procpool for the errors.
+	// Dial connects to a process, starting it and waiting until it is ready if necessary. ended is closed when the
+	// process has exited. See package procpool for the errors.
 	Dial(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error)
 }
 
@@ -36,7 +36,7 @@ func (router *router) localPool(dest *route.Route) (pool *connpool.Pool, process
 	processes := router.server.options.Processes
 	if processes == nil {
 		pool = router.server.upstreams.App(dest.Instance)
-		if pool == nil { // the configuration has lost an instance, and the next map moves its shards
+		if pool == nil { // the instance was removed from the configuration, and the next map moves its shards
 			return nil, nil, decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedNoApp, backoff: true}
 		}
 		return pool, nil, decision{}
@@ -65,8 +65,9 @@ func (router *router) processKey() (key []byte, ok bool) {
 	return key, isOfShard
 }
 
-// decideAfterProcessError converts an error of Processes.Dial into a decision. ok is false for any other error. Such
-// an error concerns one process only, so it must not reach the circuit breaker that the ingress has for this node.
+// decideAfterProcessError converts an error of Processes.Dial into a decision. ok is false for any other error.
+// Errors of Processes.Dial concern only one process, so they must not trip the ingress's circuit breaker for this
+// node.
 func (wait *requestWait) decideAfterProcessError(err error) (result decision, ok bool) {
 	var startError *procpool.StartError
 	switch {

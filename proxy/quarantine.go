@@ -17,6 +17,6 @@ func (s *Server) Quarantine(quarantine *shardkey.Quarantine) { s.quarantine.Stor
 // isQuarantined reports whether the request's key is in quarantine. The shard of the request must be
 // known.
 func (router *router) isQuarantined() bool {
-	quarantine := router.server.quarantine.Load() // almost always nil, so usually no hash is computed
+	quarantine := router.server.quarantine.Load() // almost always nil, so that no hash is computed
 	return quarantine != nil && !router.exchange.Keyless && quarantine.Holds(router.exchange.shard, router.exchange.Key)
 }

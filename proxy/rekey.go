@@ -18,9 +18,8 @@ func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
 	return state.settings.Keys
 }
 
-// rekey finds the key of a request again, because the key configuration has changed since the key
-// was found. A request that may have run may now have another owner. Therefore such a request
-// continues only if its method is safe.
+// rekey finds the key of a request again, because the key configuration has changed since the key was found. The
+// request may now have a different owner, so one that may already have run continues only if its method is safe.
 func (router *router) rekey(keys *shardkey.Keys) decision {
 	session := router.exchange.session
 	resumesWebSocket := router.exchange.isResumption()
@@ -28,7 +27,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	if router.exchange.mayHaveRun() && !mayRunAgain {
 		return fail(connErrorCode(router.exchange.lastRoute), detailMayHaveRun)
 	}
-	if router.exchange.isRerouted { // the key configuration does not affect a key that the app has named
+	if router.exchange.isRerouted { // the key configuration does not affect a key named by the app
 		router.exchange.keys = keys
 		return decision{}
 	}
@@ -40,8 +39,8 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	case err != nil:
 		return router.reply.rejectBody(err)
 	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found)):
-		// A WebSocket session is bound to its key and shard, and its client has its response
-		// already. Therefore the client must reconnect.
+		// A WebSocket session is bound to its key and shard, and its client already has a response, so the client
+		// must reconnect.
 		session.RefusalCode = wsession.CloseShardMoved
 		return done
 	case invalid != nil && router.exchange.eventStream != nil:
@@ -73,8 +72,8 @@ func (router *router) findKey(keys *shardkey.Keys) (found shardkey.Found, invali
 	return found, invalid, nil
 }
 
-// bufferBodyForKey reads the body of the request, because its key may be in it. If the body does not fit
-// into the buffer, a part of it may stay in the connection, and is sent to the app later.
+// bufferBodyForKey reads the body of the request, because its key may be in it. If the body does not fit into the
+// buffer, part of it may stay in the connection and is sent to the app later.
 func (router *router) bufferBodyForKey(keys *shardkey.Keys) (shardkey.Body, error) {
 	body := &router.body
 	if body.Unreadable {
@@ -93,7 +92,7 @@ func (router *router) bufferBodyForKey(keys *shardkey.Keys) (shardkey.Body, erro
 	return shardkey.Body{Data: body.Buffered, IsComplete: isComplete}, err
 }
 
-// isKeyOf reports whether a key that was found again is still the key of a WebSocket session.
+// isKeyOf reports whether a newly found key is still the key of a WebSocket session.
 func isKeyOf(session *wsrelay.Session, found *shardkey.Found) bool {
 	return !found.Keyless && shardkey.Hash(nil, found.Key) == session.KeyHash
 }

@@ -7,13 +7,13 @@ import (
 	"shardway/proxy/h1"
 )
 
-// repairLog logs repairs of messages (repair.go and trailer.go of h1). It writes at most one line
-// of each kind per repairLogEvery, because an app that sends one invalid message usually sends
+// repairLog logs repairs of messages (repair.go and trailer.go of h1). It writes no more than one
+// line of each kind per repairLogEvery, because an app that sends one invalid message usually sends
 // many.
 type repairLog struct {
 	// The indexes are loggedHeader and loggedTrailers.
 
-	nextAllowed [2]atomic.Int64 // when the next line may be written, by the clock of the server
+	nextAllowed [2]atomic.Int64 // earliest time of the next line, by the clock of the server
 	suppressed  [2]atomic.Int64 // number of messages that went unlogged since the last line
 }
 
@@ -26,8 +26,8 @@ const (
 	loggedTrailers
 )
 
-// mayLog reports whether a line of a kind may be written now. suppressed is the number of messages
-// that went unlogged since the last line.
+// mayLog reports whether a line of this kind may be written now. suppressed is the number of
+// messages that went unlogged since the last line.
 func (repairs *repairLog) mayLog(kind int, now time.Duration) (suppressed int64, ok bool) {
 	nextAllowed := repairs.nextAllowed[kind].Load()
 	isDue := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))

@@ -25,7 +25,7 @@ const (
 	lineTries    = headerTries + ": "
 )
 
-// usualExtra is the initial capacity for added header lines. It suffices for most requests.
+// usualExtra is the initial capacity for added header lines, which suffices for most requests.
 const usualExtra = 512
 
 // requestWriter writes the request header for the app or for another node.
@@ -36,7 +36,7 @@ type requestWriter struct{ *requestState }
 // it adds the ownership epoch and the node.
 func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	edit := &rw.headerEdit
-	bodyHasArrived := len(rw.body.Buffered) > 0 || rw.req.Body.Done() // at least in part, so no 100 Continue is necessary
+	bodyHasArrived := len(rw.body.Buffered) > 0 || rw.req.Body.Done() // at least in part, so no 100 Continue is needed
 	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: bodyHasArrived}
 	if rw.extraLines == nil {
 		rw.extraLines = make([]byte, 0, usualExtra)
@@ -58,8 +58,8 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	return attempt.conn.WriteRequestHeader(&rw.req, edit)
 }
 
-// appendAtIngress appends the headers for a request of a client of this node, on its way to the app
-// or to the owner.
+// appendAtIngress appends the headers for a request from a client of this node, on its way to the
+// app or the owner.
 func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *attempt) []byte {
 	dst = rw.clientAddr.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
 	dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
@@ -80,7 +80,7 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 		dst = append(dst, lineMinted...)
 	}
 	if rw.exchange.accepted != nil {
-		edit.Drop |= h1.FieldSetOf(h1.FieldSecWebSocketExtensions) // the node has accepted none
+		edit.Drop |= h1.FieldSetOf(h1.FieldSecWebSocketExtensions) // the node negotiated none
 	}
 	if stream := rw.exchange.eventStream; stream != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
@@ -138,7 +138,7 @@ func (rw requestWriter) appendOwner(dst []byte, attempt *attempt) []byte {
 }
 
 // appendPeer appends the headers for another node: the epochs of the routing table and the number
-// of tries. For a PUT or DELETE, which must run in one ownership epoch, it adds that epoch.
+// of tries. For a PUT or DELETE that is bound to one ownership epoch, it adds that epoch.
 func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 	dst = append(dst, lineMap...)
 	dst = append(dst, attempt.table.MapHeaderValue()...)
@@ -168,12 +168,12 @@ func (rw requestWriter) appendContinue(dst []byte, attempt *attempt) []byte {
 	return append(dst, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
 }
 
-// headerMinted means that the key was generated for this request.
+// headerMinted marks a key that was generated for this request.
 const headerMinted = "Shardway-Minted"
 
 // headerTries contains the number of attempts after which the request may have run. An owner
-// continues to count from this value, and an ingress from the value in a refusal. Without the
-// header there were no such attempts.
+// continues counting from this value, and an ingress from the value in a refusal. If the header is
+// missing, there were no such attempts.
 const headerTries = "Shardway-Tries"
 
 // appendTries appends headerTries, if the request may have run.
@@ -186,8 +186,7 @@ func (exchange *exchange) appendTries(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// triesOf returns the value of headerTries, but no more than maxTries. It returns 0 if the header is
-// missing.
+// triesOf returns the value of headerTries, capped at maxTries, or 0 if the header is missing.
 func triesOf(header *h1.Header) int {
 	if !header.Has(h1.FieldShardwayOther) {
 		return 0
@@ -200,7 +199,7 @@ func triesOf(header *h1.Header) int {
 const (
 	continueClient     = "client" // the client sent the Expect header, and the app receives it
 	continueNode       = "node"   // the ingress added the Expect header
-	continueAcceptance = "tell"   // no Expect header: the ingress sends the body at once, and only needs the acceptance
+	continueAcceptance = "tell"   // no Expect header: the ingress sends the body at once and only needs the acceptance
 )
 
 // idBytes returns the generated request id.
@@ -231,7 +230,7 @@ func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.
 	}
 	edit.Drop |= h1.FieldSetOf(h1.FieldXRequestID) // remove an empty one
 	if exchange.generatedID == [2]uint64{} {
-		exchange.generatedID = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
+		exchange.generatedID = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the ID distinguishes requests and protects no secret
 	}
 	raw := exchange.idBytes()
 	dst = append(dst, "X-Request-Id: "...)

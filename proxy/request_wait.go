@@ -14,12 +14,12 @@ import (
 	"shardway/queue"
 )
 
-// ownerWait is how long a forwarded request may wait at its owner, if the log of the owner is behind
-// or all connections to its app are in use.
+// ownerWait is how long a forwarded request may wait at its owner if the owner's log is behind or
+// all connections to its app are in use.
 const ownerWait = 100 * time.Millisecond
 
-// requestWait implements the waiting of a request: at its ingress for an owner of its shard or for
-// a connection, and at an owner for a short time.
+// requestWait implements how a request waits: at its ingress for an owner of its shard or for a
+// connection, and briefly at the owner.
 type requestWait struct {
 	*requestState
 	disconnect *connlife.DisconnectWatch
@@ -37,7 +37,7 @@ func (wait *requestWait) context() context.Context {
 	return wait.life.Context()
 }
 
-// waitFor waits until another attempt is worthwhile. result is the decision to wait, and contains
+// waitFor waits until another attempt is worthwhile. result is the decision to wait, which says
 // what to wait for. waitFor returns actionRetry for another attempt, and otherwise the final
 // decision. QueueWait limits the total waiting time of a request.
 func (wait *requestWait) waitFor(result decision) decision {
@@ -72,7 +72,7 @@ func (wait *requestWait) waitFor(result decision) decision {
 	return decision{action: actionRetry}
 }
 
-// await blocks until the event for which the decision waits, or until the waiting time has ended. It
+// await blocks until the event that the decision waits for, or until the waiting time is over. It
 // returns nil if another attempt is worthwhile.
 func (wait *requestWait) await(result decision, timeLeft time.Duration) error {
 	maxWait := timeLeft
@@ -102,9 +102,9 @@ func (wait *requestWait) nextPause() time.Duration {
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
-// the shard. After that, the table routes the shard elsewhere or holds it, or the app has acquired
-// it again. A newer table alone does not prove that the report was processed. Without a lease the
-// node does not tell the app to acquire the shard, so the wait ends.
+// the shard. After that, the table routes the shard elsewhere or queues its requests, or the app
+// has acquired it again. A newer table alone does not prove that the report was processed. The wait
+// ends if the lease is lost, because the node then does not tell the app to acquire the shard.
 func (wait *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	for {
 		table := wait.server.options.Cluster.Table()
@@ -120,8 +120,8 @@ func (wait *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	}
 }
 
-// awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
-// The wait queue releases the waiting requests gradually.
+// awaitEpochs waits until this node's routing table has the epochs reported by an owner. The wait
+// queue releases the waiting requests gradually.
 func (wait *requestWait) awaitEpochs(result decision) error {
 	for {
 		table := wait.server.options.Cluster.Table()
@@ -134,13 +134,14 @@ func (wait *requestWait) awaitEpochs(result decision) error {
 	}
 }
 
-// requiresNewerEpochs reports whether the table is older than the epochs for which the request waits.
+// requiresNewerEpochs reports whether the table is older than the epochs that the request waits
+// for.
 func (result *decision) requiresNewerEpochs(table *route.Table) bool {
 	return result.committed > table.Committed() || result.proposed > table.Proposed()
 }
 
-// timeLeft returns the remaining part of QueueWait, but not more than that of TotalTimeout. The first
-// call starts QueueWait.
+// timeLeft returns what remains of QueueWait or of TotalTimeout, whichever is less. The first call
+// starts QueueWait.
 func (wait *requestWait) timeLeft(now time.Time) time.Duration {
 	if wait.exchange.deadline.IsZero() {
 		wait.exchange.deadline = wait.limitByTotalTimeout(now.Add(wait.server.options.QueueWait))
@@ -159,8 +160,9 @@ func (wait *requestWait) memorySize() int64 {
 	return int64(size)
 }
 
-// enterQueue reserves a place in the wait queue, unless the request already has one. Resumed event
-// streams and WebSockets have queues of their own, so they do not use the places of new requests.
+// enterQueue reserves a slot in the wait queue, unless the request already has one. Resumed event
+// streams and WebSockets have their own queues, so that they do not use up the slots of new
+// requests.
 func (wait *requestWait) enterQueue() decision {
 	if wait.exchange.ticket != nil {
 		return decision{}
@@ -185,8 +187,8 @@ func (wait *requestWait) enterQueue() decision {
 	return decision{}
 }
 
-// decideAfterQueueError returns the final decision for a request that the wait queue has not accepted because
-// of err.
+// decideAfterQueueError returns the final decision for a request that the wait queue rejected with
+// err.
 func (wait *requestWait) decideAfterQueueError(err error) decision {
 	switch {
 	case wait.exchange.mayHaveRun():
@@ -198,8 +200,8 @@ func (wait *requestWait) decideAfterQueueError(err error) decision {
 }
 
 // pause waits before a safe request is retried at an owner, after its connection to the app broke.
-// When an app dies, its connections break one after the other. pause reports whether the request
-// may be retried; decideRetry limits the number of attempts.
+// The pause is needed because the connections of a dying app break one after another. pause reports
+// whether the request may be retried; decideRetry limits the number of attempts.
 func (wait *requestWait) pause(result decision) bool {
 	connBroke := result.refusal == 0
 	if !connBroke || wait.exchange.safety != safeMethod || wait.closing.Load() {
@@ -215,7 +217,7 @@ func (wait *requestWait) pause(result decision) bool {
 	}
 }
 
-// catchUp waits up to ownerWait until this node has applied the epochs of the ingress. It reports
+// catchUp waits for up to ownerWait until this node has applied the ingress's epochs, and reports
 // whether it has.
 func (wait *requestWait) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(wait.context(), ownerWait)
@@ -224,7 +226,7 @@ func (wait *requestWait) catchUp(committed, proposed uint64) bool {
 }
 
 // expiredDecision returns the final decision for a request whose waiting time has ended. If the app
-// has not acquired the shard, the error response contains the reason that the app has given.
+// has not acquired the shard, the error response contains the app's reason.
 func (wait *requestWait) expiredDecision(result decision) decision {
 	waitedForAcquire := result.reason == route.ReasonAcquiring && result.code == ""
 	if waitedForAcquire && !wait.exchange.mayHaveRun() {
@@ -259,8 +261,8 @@ func (exchange *exchange) failExpiredWait(result decision) decision {
 	return result
 }
 
-// describeExpiredWait returns the problem for a request that has waited in vain, from the reason for
-// waiting and the last refusal of the owner.
+// describeExpiredWait returns the problem for a request that waited in vain, based on the reason
+// for waiting and the owner's last refusal.
 func describeExpiredWait(result decision) (code problem.Code, detail string) {
 	detail = "no node served the shard in time: " + result.reason.String()
 	switch {

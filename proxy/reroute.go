@@ -10,11 +10,11 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// This file contains the steps of a request whose key the app has named: a response with status 421 and
-// Shardway-Key means that the app has not executed the request, and that it belongs to another key. The
-// owner forwards such a response. The ingress sends the request to the owner of that key, once.
+// This file contains the steps of a request whose key the app names: with a 421 response that has Shardway-Key, the
+// app reports that it has not run the request, because the request belongs to another key. The owner forwards such
+// a response, and the ingress then sends the request to that key's owner, once.
 
-// Details of the problems of such requests.
+// Problem details for such requests.
 const (
 	detailNamedInvalidKey = "the app has named an invalid key (421 with Shardway-Key): one line with a percent-encoded key of up to 2048 bytes is allowed; the request has not run"
 	detailNamedSameKey    = "the app has named the key that the request has already (421 with Shardway-Key); the request has not run"
@@ -22,8 +22,8 @@ const (
 	detailNamedTooLate    = "the app has named another key (421 with Shardway-Key), but the request body exceeds the buffer, so it cannot be sent again (--body-buffer); the request has not run"
 )
 
-// namesKey reports whether the response names the key of the request, and this node must act on it. Only the
-// ingress does. The client of a resumed stream or WebSocket has its response already.
+// namesKey reports whether the response names the key of the request and this node must act on it. Only the ingress
+// does, and not for a resumed stream or WebSocket, whose client already has its response.
 func (runner *attemptRunner) namesKey(res *h1.Response) bool {
 	isFirst := runner.exchange.eventStream == nil && !runner.exchange.isResumption()
 	return runner.ingress == "" && isFirst && res.Status() == http.StatusMisdirectedRequest && res.Has(h1.FieldShardwayKey)
@@ -56,9 +56,8 @@ func (retry *retrier) decideAfterNamedKey(attempt *attempt) decision {
 	return decision{action: actionReroute}
 }
 
-// endMisdirectedAttempt ends an attempt whose response is not forwarded. A body that the client still sends
-// remains readable: the sending goroutine ends when the closed connection refuses the next data of the
-// client.
+// endMisdirectedAttempt ends an attempt whose response is not forwarded. A body that the client is still sending
+// remains readable: the sending goroutine ends when the closed connection refuses the client's next data.
 func (retry *retrier) endMisdirectedAttempt(attempt *attempt) {
 	isSent := retry.body.AwaitSent()
 	if isSent && !attempt.conn.InProcess && attempt.conn.Response.Body.IsBuffered() {
@@ -76,8 +75,8 @@ func (retry *retrier) endMisdirectedAttempt(attempt *attempt) {
 	attempt.conn.Pool.Discard(attempt.conn)
 }
 
-// reroute gives the request the key that the app has named. All rules for keys apply to the next attempt:
-// quarantine, limits and admission use the new key and its shard.
+// reroute gives the request the key that the app named. All rules for keys apply to the next attempt: quarantine,
+// limits and admission use the new key and its shard.
 func (router *router) reroute() {
 	exchange := &router.exchange
 	exchange.finishQueueing() // the next attempt waits in its own turn

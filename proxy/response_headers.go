@@ -13,9 +13,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// editHeaders returns the changes to the header of a response on its way to the client. It also
-// decides whether the client's connection is kept after the response. The result is valid until the
-// next call.
+// editHeaders returns the changes to the header of a response on its way to the client. It also decides whether to
+// keep the client's connection after the response. The result is valid until the next call.
 func (reply reply) editHeaders(dest *route.Route, res *h1.Response) *h1.Edit {
 	edit := &reply.headerEdit
 	*edit = h1.Edit{Drop: reply.droppedFields(dest), Date: reply.server.clock.Date()}
@@ -50,7 +49,7 @@ func (reply reply) droppedFields(dest *route.Route) h1.FieldSet {
 	drop := h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold)
 	isLocal := dest.Kind == route.Local
 	if isLocal {
-		drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
+		drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy may set this field
 	}
 	isHandler := isLocal && reply.server.options.Handler != nil
 	if reply.ingress == "" || isHandler {
@@ -82,10 +81,10 @@ func (reply reply) canKeepConn() bool {
 	return reply.body.IsSending() || reply.req.Body.Done() || reply.canDrainBody()
 }
 
-// isEarly reports whether a response begins before the request body has been sent completely, and
-// must end the connection. It is unknown how much more of the body the app accepts and the client
-// sends, so the connection cannot be reused (RFC 9112 section 9.6). A streamed success may continue
-// together with its request body. It ends the connection only if it ends before the body.
+// isEarly reports whether a response begins before the request body has been sent completely, and must end the
+// connection. It is unknown how much more of the body the client will send and the app will accept, so the
+// connection cannot be reused (RFC 9112 section 9.6). A successful response may be streamed while the request body
+// continues, and ends the connection only if it ends before the body.
 func (reply reply) isEarly(res *h1.Response) bool {
 	bodyIsIncomplete := reply.body.IsSending() && !reply.body.IsSendingEnd()
 	if !bodyIsIncomplete {
@@ -101,17 +100,16 @@ func (reply reply) isEarly(res *h1.Response) bool {
 // connection can be kept.
 const drainLimit = 64 << 10
 
-// canDrainBody reports whether reading the rest of the body is possible and worthwhile. The rest must not be
-// known to be too long. In addition, the client must not be waiting for a 100 Continue before it sends the
-// body.
+// canDrainBody reports whether reading the rest of the body is possible and worthwhile. The rest must not be known
+// to be too long, and the client must not be waiting for a 100 Continue.
 func (reply reply) canDrainBody() bool {
 	body := &reply.req.Body
 	awaitsContinue := reply.req.ExpectsContinue() && !body.HasStarted()
 	return !reply.body.Unreadable && body.Remaining() <= drainLimit && !awaitsContinue
 }
 
-// addDebugHeaders adds the headers of Settings.DebugHeaders to a response for a client. They replace
-// the fields of the same names in the response of the app.
+// addDebugHeaders adds the headers of Settings.DebugHeaders to a response for a client. They replace fields with
+// the same name in the app's response.
 func (reply reply) addDebugHeaders(dest *route.Route, edit *h1.Edit) {
 	if !reply.settings.DebugHeaders {
 		return
@@ -137,8 +135,8 @@ func (reply reply) addDebugHeaders(dest *route.Route, edit *h1.Edit) {
 	}
 }
 
-// appendCookie appends the sticky cookie. The configuration of the key decides about its scope, and the
-// settings of this node about its other attributes.
+// appendCookie appends the sticky cookie. The key configuration determines its scope, and this node's settings
+// determine its other attributes.
 func (reply reply) appendCookie(dst []byte) []byte {
 	scope, attributes := reply.exchange.keys.CookieScope(), &reply.settings.StickyCookie
 	cookie := fasthttp.AcquireCookie()
@@ -156,7 +154,7 @@ func (reply reply) appendCookie(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// sameSiteMode converts the attribute SameSite.
+// sameSiteMode converts a SameSite attribute to the type of fasthttp.
 func sameSiteMode(sameSite keysource.SameSite) fasthttp.CookieSameSite {
 	switch sameSite {
 	case keysource.SameSiteStrict:

@@ -15,23 +15,23 @@ import (
 )
 
 // A response of known length up to maxHeldResponse bytes is buffered until it is complete, for up
-// to maxHoldTime. Most apps write header and body separately. If an app dies between the two
-// writes, the request can then still be retried. maxHeldResponse is the size of the read buffer.
+// to maxHoldTime. Most apps write header and body separately, and buffering allows a retry if the
+// app dies between the two writes. maxHeldResponse is the size of the read buffer.
 const (
 	maxHeldResponse = upstream.ReadBuffer
 	maxHoldTime     = 25 * time.Millisecond
 )
 
-// errCutFirst reports a run that was cancelled before the first byte of its response was sent.
+// errCutFirst reports that a run was cancelled before the first byte of its response was sent.
 var errCutFirst = errors.New("proxy: cut before the answer began")
 
-// responseRelay sends responses of apps and owners to the client.
+// responseRelay sends the responses of apps and owners to the client.
 type responseRelay struct {
 	reply
 	slot            *inflight.Slot
 	admission       *admission
 	beforeFirstByte func() (time.Duration, error) // markResponseBegun, bound once
-	webSocket       *webSocketRun                 // a relay that has started and that continueServing must run; nil means none
+	webSocket       *webSocketRun                 // a started relay that continueServing must run; nil means none
 }
 
 // hasWebSocket reports whether the response has started the relay of a resumable WebSocket.
@@ -39,7 +39,7 @@ func (rr *responseRelay) hasWebSocket() bool { return rr.webSocket != nil }
 
 // relayResponse sends a response to the client and ends the attempt. The header of the response has
 // been read. If responseBegun is false, no byte of the response was sent, and the attempt has not
-// ended. err is then the error in the response, if there is one. After the first byte, no other
+// ended. In that case err is the error in the response, if any. After the first byte, no other
 // response is possible, so an error truncates the response.
 //
 // A response that has arrived completely is sent after its run has ended. The app has then finished
@@ -58,7 +58,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	attempt.conn.Pool.Breaker.OnAccepted()
 	isContinuation := rr.exchange.isStreamResumption()
 	keepAliveBefore := rr.exchange.keepAlive
-	sentBefore := rr.inbound.Sent() // not Received: another goroutine may still send the body to the app
+	sentBefore := rr.inbound.Sent() // not Received, because another goroutine may still be sending the body to the app
 	writer := rr.beginResponse(attempt, isContinuation)
 	var readErr, writeErr error
 	if isEventStream {
@@ -88,8 +88,8 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (responseBegun bool, er
 	return true, nil
 }
 
-// copyEvents copies the events of an event stream. The next request for the same path uses a separate
-// connection, already while the stream is open.
+// copyEvents copies the events of an event stream. Even while the stream is open, requests for the
+// same path use separate connections.
 func (rr *responseRelay) copyEvents(attempt *attempt, writer *h1.Writer, isContinuation bool) (readErr, writeErr error) {
 	rr.recordSize(attempt, isContinuation, true)
 	return rr.slot.Events.Copy(writer, &attempt.conn.Response.Body)
@@ -137,7 +137,7 @@ func (rr *responseRelay) copyBody(attempt *attempt, writer *h1.Writer, isContinu
 	lengthUnknown := body.Remaining() < 0
 	watchDuration := lengthUnknown && attempt.conn.Pool.IsForNode() && !isContinuation
 	if watchDuration {
-		rr.slowResponse.Store(rr.server.largeResponses.Key(&rr.req)) // the sweep sets it to zero if the response takes long
+		rr.slowResponse.Store(rr.server.largeResponses.Key(&rr.req)) // reset by the sweep if the response takes long
 	}
 	_, readErr, writeErr = writer.Copy(body)
 	writer.SetPrecondition(nil)
@@ -171,7 +171,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	if rr.settings.MaxShardInflight > 0 {
 		attempt.conn.Pool.RecordResponseEnd(attempt.conn)
 	}
-	// The app has finished the request. Sending the rest to a slow client may block.
+	// The app has finished the request, but sending the rest to a slow client may block.
 	switch err := rr.close(writer, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
 		rr.exchange.endUnsent = true
@@ -186,14 +186,14 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 		return
 	}
 	if attempt.bodyHeldBack {
-		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
+		attempt.conn.Writer().Discard() // the owner does not expect the body either
 	}
 	attempt.conn.Pool.PutUsedAt(attempt.conn, usedAt)
 }
 
-// processEarlyResponse processes a final response that arrives before the whole request body has been
-// sent. isRefused means that the app has refused the request; then no more of the body is sent to the
-// app.
+// processEarlyResponse processes a final response that arrives before the whole request body has
+// been sent. isRefused is set if the app refused the request, so that no more of the body is sent
+// to it.
 func (rr *responseRelay) processEarlyResponse(attempt *attempt, isRefused bool) {
 	if rr.body.BeginDiscarding() {
 		attempt.disconnect.Disarm() // another goroutine reads from the client again
@@ -217,7 +217,7 @@ func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
 
 // markResponseBegun records that the response of the run has begun. It is the precondition of the
 // write that sends the first byte to the client. It returns an error if the run was cancelled. The
-// duration is always zero, which means no additional time limit for the write.
+// returned duration is always zero: no additional time limit for the write.
 func (rr *responseRelay) markResponseBegun() (time.Duration, error) {
 	if !rr.slot.SetFlags(inflight.ResponseBegun) {
 		return 0, errCutFirst
@@ -238,8 +238,8 @@ func (reply reply) truncateResponse(attempt *attempt, readErr error) {
 	cancelCause := attempt.abort()
 	endedBetweenEvents := errors.Is(readErr, eventrelay.ErrEnded)
 	switch {
-	case cancelCause != cause.None: // the goroutine that has cancelled the run has counted it
-	case endedBetweenEvents && attempt.slot.Events.IsResumable(runNumber): // another owner resumes the stream, so it is not treated as aborted
+	case cancelCause != cause.None: // counted by the goroutine that cancelled the run
+	case endedBetweenEvents && attempt.slot.Events.IsResumable(runNumber): // another owner resumes the stream, so it does not count as aborted
 	case endedBetweenEvents:
 		reply.server.metrics.CountAborted(cause.ShardMoved.String(), 1)
 	case readErr != nil:

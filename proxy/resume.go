@@ -54,7 +54,7 @@ func (rr *responseRelay) startEventStream(attempt *attempt) uint64 {
 	return inflight.ResponseBegun | inflight.Events | inflight.Resumable
 }
 
-// cancelEvents discards the stream of a first response of which no byte was sent.
+// cancelEvents discards the stream of a first response that has not begun.
 func (rr *responseRelay) cancelEvents() {
 	isFirstResponse := !rr.exchange.isStreamResumption()
 	if rr.exchange.eventStream != nil && isFirstResponse {
@@ -64,8 +64,8 @@ func (rr *responseRelay) cancelEvents() {
 }
 
 // mustResumeStream decides what follows for a stream whose response was truncated. If it returns
-// true, the stream must be resumed, and the attempt has ended. The client has then received
-// complete events only, unless an event exceeds the buffer.
+// true, the stream must be resumed, and the attempt has ended. The client has then received only
+// complete events, unless an event exceeds the buffer.
 func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr error) bool {
 	stream := rr.exchange.eventStream
 	if stream == nil || writeErr != nil || rr.server.lifecycle.IsStopping() {
@@ -87,8 +87,9 @@ func (rr *responseRelay) mustResumeStream(attempt *attempt, readErr, writeErr er
 	return true
 }
 
-// canResumeAfter reports whether the stream can be resumed after readErr. The app must have sent event
-// ids. The client must not have received a part of an event, and the response must be well-formed.
+// canResumeAfter reports whether the stream can be resumed after readErr. The app must have sent
+// event IDs, the client must not have received a partial event, and the response must be
+// well-formed.
 func (rr *responseRelay) canResumeAfter(readErr error) bool {
 	hasEventIDs := rr.slot.Events.CanResume()
 	sentPartOfEvent := rr.exchange.eventStream.Buffer.InEvent()
@@ -97,8 +98,7 @@ func (rr *responseRelay) canResumeAfter(readErr error) bool {
 }
 
 // brokeAtOwner reports whether the connection to the app broke at another node before a response.
-// That node does not repeat a request to resume, because the repeated request needs a higher
-// number.
+// That node does not retry a resume request itself, because a retry needs a higher number.
 func brokeAtOwner(attempt *attempt) bool { return isOwnerProblem(attempt, problem.UpstreamBroken) }
 
 // drainedAtOwner reports whether another node has cancelled the request before its app responded,
@@ -111,8 +111,8 @@ func isOwnerProblem(attempt *attempt, code problem.Code) bool {
 	return attempt.route.Kind == route.Remote && string(attempt.conn.Response.Known(h1.FieldShardwayError)) == string(code)
 }
 
-// decideAfterUnansweredResumption ends an attempt to resume a stream for which another node has reported an
-// error instead of a response of its app.
+// decideAfterUnansweredResumption ends an attempt to resume a stream for which another node
+// reported an error instead of its app's response.
 func (retry *retrier) decideAfterUnansweredResumption(attempt *attempt) decision {
 	retry.exchange.eventStream.CountRequest()
 	if brokeAtOwner(attempt) {
@@ -125,10 +125,9 @@ func (retry *retrier) decideAfterUnansweredResumption(attempt *attempt) decision
 	return retry.retryAtNextOwner(attempt)
 }
 
-// retryAtNextOwner sends a request to resume to the next owner, after the app has not responded to
-// it within drain-timeout. The stream has then been affected by two planned moves. If an owner
-// reports the same again under the same epoch, the shard has not moved, so TryResume limits the
-// number of attempts.
+// retryAtNextOwner sends a resume request to the next owner after the app did not respond within
+// drain-timeout, so that two planned moves have affected the stream. If an owner reports this again
+// under the same epoch, the shard has not moved, so TryResume limits the number of attempts.
 func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 	stream := retry.exchange.eventStream
 	if !stream.TryResume(attempt.epoch, time.Now()) {
@@ -140,7 +139,7 @@ func (retry *retrier) retryAtNextOwner(attempt *attempt) decision {
 	return decision{action: actionRetry}
 }
 
-// acceptsResumption checks the response to a request to resume. It returns false if the response
+// acceptsResumption checks the response to a resume request. It returns false if the response
 // cannot continue the stream, which then ends.
 func (retry *retrier) acceptsResumption(attempt *attempt) bool {
 	stream := retry.exchange.eventStream

@@ -29,8 +29,8 @@ type retrier struct {
 	longPollStart *atomic.Int64 // connState.longPollStart
 }
 
-// decideAfterSendFailure ends an attempt whose request was not sent, or was sent but not read by the peer.
-// Such a request can be retried regardless of its method, because it cannot have run.
+// decideAfterSendFailure ends an attempt whose request was not sent, or not read by the peer. Such
+// a request cannot have run, so it can be retried regardless of its method.
 func (retry *retrier) decideAfterSendFailure(attempt *attempt, err error) decision {
 	retry.disconnect.Disarm()
 	retry.exchange.markNotDelivered()
@@ -41,7 +41,7 @@ func (retry *retrier) decideAfterSendFailure(attempt *attempt, err error) decisi
 	}
 	cancelCause := attempt.abort()
 	retry.avoidStreamsAfter(attempt)
-	if !errors.Is(err, h1.ErrUnsolicitedData) { // a pooled connection that was already closed is not a retry
+	if !errors.Is(err, h1.ErrUnsolicitedData) { // using up a stale pooled connection does not count as a retry
 		retry.server.metrics.Retries[metrics.RetryUnsent].Add(1)
 	}
 	switch {
@@ -77,8 +77,8 @@ func (retry *retrier) avoidStreamsAfter(failed *attempt) {
 }
 
 // decideAfterBreak ends an attempt that failed after a part of the request was sent and before a
-// response arrived. err is nil if the run was cancelled. It returns the decision whether the request
-// is retried.
+// response arrived. err is nil if the run was cancelled. It returns the decision on whether to
+// retry the request.
 func (retry *retrier) decideAfterBreak(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
 	retry.avoidStreamsAfter(attempt)
@@ -86,7 +86,7 @@ func (retry *retrier) decideAfterBreak(attempt *attempt, err error) decision {
 		cancelCause = cause.PathDead
 		retry.server.metrics.CountAborted(cancelCause.String(), 1)
 	}
-	// Record this before any decision, because this node may stop before the client has a response.
+	// Record this before deciding, because this node may stop before the client has a response.
 	if retry.exchange.safety != safeMethod || retry.closing.Load() {
 		retry.exchange.runAborted = true
 	}
@@ -125,8 +125,8 @@ func (retry *retrier) decideAfterDrainTimeout(attempt *attempt) decision {
 	return fail(problem.ShardMoved, "the request was aborted because its shard moved away while it was running: it may have run")
 }
 
-// detailOfFinalError returns the detail of the error response after an error that no retry can
-// repair. It returns "" if the connection broke for another reason, so that a retry may help.
+// detailOfFinalError returns the problem detail after an error that no retry can fix, or "" if the
+// connection broke for another reason, so that a retry may help.
 func detailOfFinalError(err error, cancelCause cause.Cause) string {
 	var malformed *h1.Error
 	switch {
@@ -184,8 +184,8 @@ func (retry *retrier) methodPermitsRetry(failed *attempt) bool {
 	return false
 }
 
-// retryDenialReason returns the reason why a request that may have run is not retried, or "" if it is
-// retried. It also records the possible crash of the process that had the request.
+// retryDenialReason returns the reason why a request that may have run is not retried, or "" if it
+// is retried. It also records the possible crash of the process that ran the request.
 func (retry *retrier) retryDenialReason(attempt *attempt, cancelCause cause.Cause) (detail string) {
 	brokeTwoProcesses := retry.recordCrash(attempt, cancelCause)
 	switch {
@@ -217,9 +217,9 @@ func (retry *retrier) retryBudgetAllows(attempt *attempt, cancelCause cause.Caus
 	return retry.server.budget.Spend()
 }
 
-// decideAfterPeerStop ends an attempt that the owner has cancelled because its process is stopping. It
-// returns the decision how the request continues.
-// The owner's response means that the request may have run, and that it did not cause the stop.
+// decideAfterPeerStop ends an attempt that the owner has cancelled because its process is stopping.
+// It returns the decision on how the request continues. The owner's response means that the request
+// may have run, but did not cause the stop.
 func (retry *retrier) decideAfterPeerStop(attempt *attempt) decision {
 	attempt.abort()
 	attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
@@ -262,11 +262,11 @@ func (retry *retrier) decideAfterNotAcquired(attempt *attempt) decision {
 	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedQueued, notAcquired: attempt.attemptEpoch}
 }
 
-// ownerRefusal is the response of an owner that has not run a forwarded request.
+// ownerRefusal is the response of an owner that refused a forwarded request without running it.
 type ownerRefusal struct {
 	reason route.Refusal
-	// shardBusy means that the shard already has the maximum number of in-flight requests
-	// (--max-shard-inflight). reason is RefusedBusy then.
+	// shardBusy is set if the shard already has the maximum number of in-flight requests
+	// (--max-shard-inflight). The reason is then RefusedBusy.
 	shardBusy bool
 	// committed and proposed are the epochs of the owner's shard map. Zero means that the refusal
 	// contains no epochs.
@@ -294,7 +294,7 @@ func (retry *retrier) decideAfterRefusal(attempt *attempt) decision {
 	case retry.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	case ownerStops && attempt.conn.Reused:
-		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
+		return decision{action: actionRetry} // the refusal may come from a previous process of the node
 	}
 	return retry.waitAfterRefusal(attempt.conn.Pool, refused)
 }
@@ -310,14 +310,15 @@ func (retry *retrier) readRefusal(attempt *attempt) ownerRefusal {
 	}
 	reason, isKnown := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
 	if !isKnown {
-		reason = route.RefusedQueued // a newer version has more reasons
+		reason = route.RefusedQueued // a reason added in a newer version
 	}
 	refused.reason = reason
 	return refused
 }
 
-// adoptTriesOfOwner adopts the number of tries in a refusal if it is higher than the own number. The
-// request has then run at the owner and was cancelled because its shard moves; see sendToNextOwner.
+// adoptTriesOfOwner adopts the number of tries in a refusal if it is higher than this node's count.
+// The request has then run at the owner and was cancelled because its shard moves; see
+// sendToNextOwner.
 func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	if tries := triesOf(&res.Header); tries > retry.exchange.tries {
 		retry.recordLongPoll()
@@ -325,8 +326,8 @@ func (retry *retrier) adoptTriesOfOwner(res *h1.Response) {
 	}
 }
 
-// endRefusedAttempt ends an attempt after the refusal of the owner was read. It returns the connection
-// to the pool if the connection can be used again.
+// endRefusedAttempt ends an attempt after the refusal of the owner was read. It returns the
+// connection to the pool if it can be reused.
 func (retry *retrier) endRefusedAttempt(attempt *attempt) {
 	retry.body.StopSending()
 	retry.disconnect.Disarm()

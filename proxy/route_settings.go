@@ -17,17 +17,16 @@ import (
 type Route struct {
 	// Prefix is the path prefix, in the syntax of package keysource.
 	Prefix string
-	// KeyLimit replaces Settings.KeyLimit. nil means the limit of the next shorter prefix, or of the
-	// Settings.
+	// KeyLimit replaces Settings.KeyLimit. nil inherits the limit of the next shorter prefix, or of the Settings.
 	KeyLimit *keylimit.Limit
-	// FirstByteTimeout replaces Settings.FirstByteTimeout. Zero means the value of the next shorter
-	// prefix, or of the Settings. A negative value means no limit.
+	// FirstByteTimeout replaces Settings.FirstByteTimeout. Zero inherits the value of the next shorter prefix, or
+	// of the Settings. A negative value means no limit.
 	FirstByteTimeout time.Duration
 	// UpstreamIdleTimeout replaces Settings.UpstreamIdleTimeout, in the same way. It does not apply to an
 	// app in this process.
 	UpstreamIdleTimeout time.Duration
-	// TotalTimeout replaces Settings.TotalTimeout. Zero means the value of the next shorter prefix, or
-	// of the Settings. A negative value means no limit.
+	// TotalTimeout replaces Settings.TotalTimeout. Zero inherits the value of the next shorter prefix, or of the
+	// Settings. A negative value means no limit.
 	TotalTimeout time.Duration
 	// Headers contains header rules, in addition to those of shorter prefixes and of the Settings.
 	Headers headerrules.Config
@@ -36,7 +35,7 @@ type Route struct {
 // routeSettings contains the settings that apply to a request, after inheritance.
 type routeSettings struct {
 	keyLimit         keylimit.Limit
-	limitScope       uint64        // the same for all requests of a key that share buckets
+	limitScope       uint64        // equal for all requests of a key that share buckets
 	firstByteTimeout time.Duration // zero means that of the Settings
 	idleTimeout      time.Duration // UpstreamIdleTimeout; zero means that of the Settings
 	totalTimeout     time.Duration // zero or a negative value means no limit
@@ -49,7 +48,7 @@ type routeTable struct {
 	prefixes *keysource.Prefixes
 	settings []routeSettings // by the index of prefixes
 	defaults routeSettings
-	// setsIdleTimeout means that a route has an UpstreamIdleTimeout.
+	// setsIdleTimeout is set if a route has an UpstreamIdleTimeout.
 	setsIdleTimeout bool
 }
 
@@ -107,7 +106,7 @@ func (table *routeTable) headersOf(routes []Route, index int, general *headerrul
 	return levels
 }
 
-// setHeaders sets the header rules, which apply one after the other.
+// setHeaders sets the header rules, which apply in order.
 func (settings *routeSettings) setHeaders(levels ...*headerrules.Config) {
 	requests, responses := make([]*headerrules.Rules, len(levels)), make([]*headerrules.Rules, len(levels))
 	for i, level := range levels {
@@ -128,8 +127,8 @@ func scopeOf(prefix string) uint64 {
 	return hash.Sum64()
 }
 
-// setIdleTimeout sets the UpstreamIdleTimeout of a connection to the app for a request of a route. The
-// connection may have served a request of another route.
+// setIdleTimeout sets the UpstreamIdleTimeout of a connection to the app for a request of a route. The connection
+// may previously have served another route.
 func (settings *Settings) setIdleTimeout(conn *connpool.Conn, route *routeSettings) {
 	if settings.routes == nil || !settings.routes.setsIdleTimeout || conn.InProcess {
 		return

@@ -114,7 +114,7 @@ func (router *router) attemptAsOwner(table *route.Table) decision {
 	return router.attemptLocal(table, dest)
 }
 
-// attemptByTable makes one attempt at the destination to which the table routes the request.
+// attemptByTable makes one attempt at the destination given by table.
 func (router *router) attemptByTable(table *route.Table) decision {
 	if table.Shards() == 0 {
 		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedQueued}
@@ -142,8 +142,8 @@ func (router *router) attemptByTable(table *route.Table) decision {
 	return waitForRoute(dest)
 }
 
-// attemptKeyless makes one attempt for a request without a key. The app of any node may serve it,
-// so a node with an app uses its own one. A gateway uses the owner of a random shard.
+// attemptKeyless makes one attempt for a request without a key. Any node's app may serve it: a node
+// with an app uses its own, and a gateway uses the owner of a random shard.
 func (router *router) attemptKeyless(table *route.Table) decision {
 	isGateway := router.server.upstreams.IsGateway()
 	if !isGateway {
@@ -218,12 +218,12 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	return result
 }
 
-// admitAttempt begins a run of the request on conn, and requests admission from the node. The zero
-// decision means that prepared can be run. Otherwise the node has refused, or the client's connection
+// admitAttempt begins a run of the request on conn and requests admission from the node. The zero
+// decision means that prepared can be run. Otherwise the node refused, or the client's connection
 // is being closed, and conn has been returned to the pool.
 func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table *route.Table, dest *route.Route) decision {
 	// Begin the run before requesting admission, so that CancelShards and CancelUpstream, which are
-	// called after admissions have ended, find the run.
+	// called once admission has stopped, find the run.
 	if !router.begin(route.Local, conn, nil) {
 		router.slot.ReturnToPool(conn)
 		return done
@@ -237,8 +237,8 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		router.slot.ReturnToPool(conn)
 		return waitForAdmission(err)
 	}
-	// Between the look-up of the route and the admission, the shard may have moved to another instance.
-	// The connection belongs to the previous one.
+	// Between the route lookup and the admission, the shard may have moved to another instance,
+	// while the connection leads to the previous one.
 	if router.server.upstreams.HasInstances() && !router.exchange.Keyless && epoch != dest.Epoch {
 		release()
 		router.slot.ReturnToPool(conn)
@@ -259,11 +259,11 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 	return decision{}
 }
 
-// waitForAdmission returns the decision for a request that the node has not admitted because of
-// refused. The request waits for a newer table. The node publishes one when it may admit the request,
-// for example when its lease is valid again.
+// waitForAdmission returns the decision for a request that the node did not admit because of
+// refused. The request waits for a newer table, which the node publishes when it may admit the
+// request, for example when its lease is valid again.
 func waitForAdmission(refused error) decision {
-	refusal, ok := refused.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
+	refusal, ok := refused.(route.Refusal) //nolint:errorlint // Admit never wraps it, and this does not allocate
 	if !ok {
 		refusal = route.RefusedQueued
 	}
@@ -327,8 +327,8 @@ func (router *router) requestAdmission() (epoch uint64, release func(), err erro
 	return epoch, release, nil
 }
 
-// admit requests admission from the node for the request's shard. A request without a shard only
-// requires that the node holds a lease.
+// admit requests admission from the node for the request's shard. For a request without a shard,
+// the node only needs a lease.
 func (router *router) admit() (epoch uint64, release func(), err error) {
 	if !router.exchange.Keyless {
 		return router.server.options.Cluster.Admit(router.exchange.shard)
@@ -343,20 +343,21 @@ func (router *router) admit() (epoch uint64, release func(), err error) {
 // in-flight for its shard until release is called.
 type admission struct {
 	end func() // decrements the in-flight count of the shard; nil means that there is no admission
-	// place and limitPlace are the places of the request among the requests of its key, for
-	// Settings.MaxKeyInflight and for keylimit.Limit.Concurrent.
+	// place and limitPlace are the request's slots among the requests of its key, for
+	// Settings.MaxKeyInflight and keylimit.Limit.Concurrent.
 	place, limitPlace keylimit.Place
-	// shardPlace is the place of the request among the requests of its shard; see router.enterShard.
+	// shardPlace is the request's slot among the requests of its shard; see router.enterShard.
 	shardPlace keylimit.Place
 }
 
-// isActive reports whether the request is admitted, or has a place among the requests of its key or shard.
+// isActive reports whether the request is admitted, or holds a slot among the requests of its key
+// or shard.
 func (a *admission) isActive() bool {
 	return a.end != nil || a.place.IsTaken() || a.limitPlace.IsTaken() || a.shardPlace.IsTaken()
 }
 
-// leaveKey gives up the places of the request among the requests of its key and shard. It is called early for an
-// upgraded connection and for an event stream, which do not count.
+// leaveKey gives up the request's slots among the requests of its key and shard. It is called early
+// for upgraded connections and event streams, which do not count.
 func (a *admission) leaveKey() {
 	a.place.Leave()
 	a.shardPlace.Leave()
@@ -370,8 +371,8 @@ func (a *admission) extend(end func(previous func())) {
 	a.end = func() { end(previous) }
 }
 
-// release ends the admission of the request, which decrements the in-flight count of its shard. After
-// that, the next request of the key may run. A second call has no effect.
+// release ends the admission of the request, which decrements the in-flight count of its shard. The
+// key's next request may then run. Further calls have no effect.
 func (a *admission) release() {
 	if end := a.end; end != nil {
 		a.end = nil

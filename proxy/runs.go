@@ -8,9 +8,9 @@ import (
 
 // ShardRuns contains the running requests of a shard at the app of this node.
 type ShardRuns struct {
-	// Endless is the number of tunnels and event streams that end within StreamGrace after the
-	// shard has moved. Waiting for their end is useless. Relays of resumable WebSockets are not
-	// counted. An event stream in response to a POST is one of Requests.
+	// Endless is the number of tunnels and event streams that are ended within StreamGrace after
+	// the shard has moved. There is no point in waiting for them. Relays of resumable WebSockets
+	// are not counted. An event stream in response to a POST is one of Requests.
 	Endless int
 	// Requests are all other requests.
 	Requests []Run
@@ -19,7 +19,7 @@ type ShardRuns struct {
 // Run identifies one request while it runs. It is comparable.
 type Run struct {
 	client *client
-	// Number increases from request to request of a connection.
+	// Number increases with each request of a connection.
 	Number uint32
 }
 
@@ -42,10 +42,10 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	return byShard
 }
 
-// Stalled returns the nodes to which this node has forwarded requests that were in progress at the
-// previous call already. Each node is returned once. The caller checks whether these nodes can
-// still be reached, because a broken path causes no error until the retransmissions of the kernel
-// time out. One goroutine calls Stalled.
+// Stalled returns the nodes at which a forwarded request has been in progress since the previous
+// call, each of them once. The caller checks whether these nodes can still be reached, because a
+// broken path causes no error until the kernel's retransmissions time out. Only one goroutine may
+// call Stalled.
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}

@@ -20,9 +20,9 @@ import (
 //	attemptRunner  runAttempt: sendRequest, awaitResponse, processResponse
 //	client         prepareNext
 //
-// Each attempt returns a decision, and only the two loops act on it. The retrier makes the decisions
-// about attempts without a response. The attemptRunner does not call the router, and the router does
-// not call the client. The helper types keys, wait, requestWriter, reply, relay and handlerConn call
+// Each attempt returns a decision, and only the two loops act on it. The retrier decides about
+// attempts without a response. The attemptRunner does not call the router, and the router does not
+// call the client. The helper types keys, wait, requestWriter, reply, relay and handlerConn call
 // none of them.
 //
 // Two kinds of requests do not stay within these functions:

@@ -6,7 +6,7 @@ import (
 )
 
 // A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available. A
-// separate multiplexed session carries these WebSockets. So they do not use up the streams of
+// separate multiplexed session carries these WebSockets, so they do not use up the streams of
 // requests, and their data does not delay requests. If thousands of WebSockets move, each of them
 // needs a few frames instead of a handshake. An idle WebSocket occupies no connection.
 //
@@ -29,8 +29,8 @@ func (exchange *exchange) mayUseStream() bool {
 	return exchange.isResumption() && !exchange.avoidStreams && !exchange.session.LastRelayBulk
 }
 
-// recordWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
-// to the response of the owner. nonResumable means that they are not.
+// recordWebSocketPath remembers whether the WebSockets of the request's path are resumable,
+// according to the response of the owner. nonResumable is set if they are not.
 func (rr *responseRelay) recordWebSocketPath(attempt *attempt, nonResumable bool) {
 	if attempt.route.Kind == route.Remote {
 		predictor := &rr.server.webSockets.nonResumable

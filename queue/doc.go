@@ -31,16 +31,16 @@
 //
 // # Limits
 //
-// The queue limits the number of requests, their total size in bytes, and the total
-// waiting time of each request, counted from Enter. One shard may use up to half of the
-// slots and bytes while no other shard is queued, and up to a quarter otherwise. So a
-// shard without an owner cannot fill the queue before requests for other shards arrive.
+// The queue limits the number of requests, their total size in bytes, and the total waiting time of
+// each request, counted from Enter. One shard may use up to half of the slots and bytes while no
+// other shard is queued, and up to a quarter otherwise. As a result, a shard without an owner
+// cannot fill the queue before requests for other shards arrive.
 //
 // # No lost wake-ups
 //
-// Each routing table has a generation, which only grows. Wait takes the generation that
-// the caller has checked and returns immediately if a newer one is known. So it makes no
-// difference whether the table is replaced before, during or after the call.
+// Each routing table has a generation, which only grows. Wait takes the generation that the caller
+// has checked and returns immediately if a newer one is known, so it makes no difference whether
+// the table is replaced before, during or after the call.
 //
 // # Gradual release
 //

@@ -24,7 +24,7 @@ const (
 // answered as soon, and reuse the same connections.
 //
 // The right limit is unknown in advance: it is as many as the machine and the app can process
-// concurrently. So it starts at Options.Batch and grows:
+// concurrently. As a result, it starts at Options.Batch and grows:
 //
 //   - It doubles at each check while the process is not short of CPU time.
 //   - Otherwise it grows by Options.Batch per round. It doubles if most tickets of the round are
@@ -151,8 +151,9 @@ func (q *Queue) onTimer() {
 	q.releaseLocked()
 }
 
-// adjustLimitLocked raises the limit of outstanding tickets as the comment of pacer describes. elapsed
-// is the time since the last check. roundOver means that this check ends a round. q.mu must be held.
+// adjustLimitLocked raises the limit of outstanding tickets as the comment of pacer describes.
+// elapsed is the time since the last check. roundOver is set if this check ends a round. q.mu must
+// be held.
 func (q *Queue) adjustLimitLocked(elapsed time.Duration, roundOver bool) {
 	p := &q.pacer
 	saturated := q.cpuSaturatedLocked(elapsed)
@@ -189,7 +190,7 @@ func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
 }
 
 // catchUpCount returns how many tickets to release in addition to the next batch if the timer was
-// late. So a busy node releases as many tickets per second as an idle one. It is limited, so that a
+// late, so a busy node releases as many tickets per second as an idle one. It is limited, so that a
 // very late timer does not release everything at once.
 func (q *Queue) catchUpCount(late time.Duration) int {
 	missed := int64(q.options.Batch) * int64(late) / int64(q.options.Pace)

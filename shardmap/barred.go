@@ -87,8 +87,8 @@ type balancedMember struct {
 // An orphaned shard goes to the member with the lowest load relative to its weight. Then shards
 // move one at a time from the member with the highest relative load to the one with the lowest.
 // This continues as long as the sender has a shard that the receiver is not barred from, and the
-// move reduces the sum of load²/weight. So no single move can make the result more even, the last
-// moves cannot be omitted, and another call with the result moves nothing.
+// move reduces the sum of load²/weight. As a result, no single move can make the result more even,
+// the last moves cannot be omitted, and another call with the result moves nothing.
 func (pl *placement) spreadBarred(stage int16, members []int16) {
 	b := pl.newBalancer(members)
 	b.addStage(stage, members)

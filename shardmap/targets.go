@@ -142,7 +142,7 @@ func (pl *placement) newQuotas(shards int, members []int16, ownedInStage []int) 
 // roundShares returns the shares of the active members as whole numbers.
 //
 // Rounding up saves one move for a member that already owns more than its rounded-down share, and
-// none for other members. So these members come first, which minimizes the number of moves. Among
+// none for other members, so these members come first, which minimizes the number of moves. Among
 // equals the largest remainder wins, and then a hash of the id, so that the additional shard does
 // not always go to the first member in alphabetical order.
 func (pl *placement) roundShares(quotas *quotas, ownedInStage []int) map[int16]int {

@@ -38,7 +38,7 @@ type acquireFailures struct {
 	// Values of the next heartbeat.
 	reported     []shardmap.Shard // shards that this node should not own, ascending
 	waitingCount int              // number of shards that wait for their acquire for a long time
-	// acquiresNone means that all recent attempts failed, so the node should get no more shards. It
+	// acquiresNone is set if all recent attempts failed, so the node should get no more shards. It
 	// ends with a successful call.
 	acquiresNone bool
 

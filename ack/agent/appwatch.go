@@ -19,15 +19,15 @@ type AppWatch struct {
 
 	// instance is the last instance that the app reported; empty means unknown.
 	instance string
-	// checked means that a check of this node process has reached the app, so it is known whether
+	// checked is set if a check of this node process has reached the app, so it is known whether
 	// the app reports instances.
 	checked bool
-	// sawInstance means that a check of this node process has found instance. instanceSeenEpoch is
+	// sawInstance is set if a check of this node process has found instance. instanceSeenEpoch is
 	// the epoch of the committed map before that check.
 	sawInstance       bool
 	instanceSeenEpoch shardmap.Epoch
 
-	// hadLease means that this node process has had a lease. firstLeaseEpoch is the epoch of the
+	// hadLease is set if this node process has had a lease. firstLeaseEpoch is the epoch of the
 	// last map that it had applied when it got its first lease.
 	hadLease        bool
 	firstLeaseEpoch shardmap.Epoch
@@ -40,8 +40,8 @@ type appStart struct {
 	// after is the epoch of a committed map that the node had applied before the app process
 	// served anything; zero means that the start is not known.
 	after shardmap.Epoch
-	// noRequestYet means that the process, or the next one, has had no request yet. So it has
-	// served nothing up to the map that was applied last.
+	// noRequestYet is set if the process, or the next one, has had no request yet, so it has served
+	// nothing up to the map that was applied last.
 	noRequestYet bool
 }
 
@@ -88,10 +88,10 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, hasLease bool) {
 	}
 }
 
-// Refused records that the app refused the connection of a check or a request, so no process of
-// the app was listening. Results may be recorded in another order than the attempts began. The
-// caller must not call Refused while a connection to the app is open, because the app then
-// still runs.
+// Refused records that the app refused the connection of a check or a request, so no process of the
+// app was listening. Results may be recorded in a different order than the attempts began. The
+// caller must not call Refused while a connection to the app is open, because the app then still
+// runs.
 func (w *AppWatch) Refused(attempt Attempt) {
 	noConnectionSince := attempt.connectionCount == w.connectionCount
 	nextStart := appStart{after: attempt.committedEpoch, noRequestYet: noConnectionSince}
@@ -131,8 +131,8 @@ func (w *AppWatch) Checked(attempt Attempt, instance string) (store bool) {
 	return isNew
 }
 
-// instanceChanged records that the app reports another instance than before, so another process of
-// it runs.
+// instanceChanged records that the app reports a different instance than before, so another process
+// of it runs.
 func (w *AppWatch) instanceChanged(instance string) {
 	switch {
 	case w.instance == "": // nothing to compare with: the app may have closed its port only

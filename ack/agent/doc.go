@@ -78,11 +78,11 @@
 // same within a process. The nonce is random for each process. The peer listener is open before the
 // first heartbeat, because the leader takes a refused redial as evidence of a crash.
 //
-// Gate: it counts a request before it checks routing and lease. The agent publishes before it
-// asks for the count. So one of the two sees the other. In the opposite order a request could
-// slip in between, and the node would acknowledge while the request runs. A request counts until
-// nothing of it runs any more. Admission ends with the lease by the clock, not with the Poll that
-// detects the end. Forwarding needs no lease.
+// Gate: it counts a request before it checks routing and lease. The agent publishes before it asks
+// for the count, so one of the two sees the other. In the opposite order a request could slip in
+// between, and the node would acknowledge while the request runs. A request counts until nothing of
+// it runs any more. Admission ends with the lease by the clock, not with the Poll that detects the
+// end. Forwarding needs no lease.
 //
 // App: each Call has one result. The App reports it when nothing of the call runs any more, even
 // after CancelCall. CountRequests counts like the Gate.

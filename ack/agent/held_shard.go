@@ -21,14 +21,14 @@ type heldShard struct {
 	// State at the app.
 	appMayHold bool // the app may hold the shard under epoch
 	served     bool // the shard has served under epoch
-	// released means that the app has released the shard since it last served, and left note. A new
+	// released is set if the app has released the shard since it last served, and left note. A new
 	// acquire call voids both.
 	released bool
 	note     []byte
 	// abortedRequests counts the requests that were aborted for the current move.
 	abortedRequests int
 
-	// lostCallDue means that a lost call must be sent. It is retried until lostCallDeadline.
+	// lostCallDue is set if a lost call must be sent. It is retried until lostCallDeadline.
 	lostCallDue      bool
 	lostCallDeadline time.Duration
 }
@@ -89,8 +89,8 @@ func (hs *heldShard) abandon(now time.Duration) {
 	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime
 }
 
-// countAcquireFailure counts a failed acquire call. causedTimeout means that the call timed out, and
-// that only this shard can be the cause. The shard then becomes stuck immediately: AcquireTimeout is
+// countAcquireFailure counts a failed acquire call. causedTimeout is set if the call timed out and
+// only this shard can be the cause. The shard then becomes stuck immediately: AcquireTimeout is
 // long, so the node does not wait for more failures.
 func (hs *heldShard) countAcquireFailure(causedTimeout bool) {
 	hs.acquireFailures++
@@ -99,7 +99,7 @@ func (hs *heldShard) countAcquireFailure(causedTimeout bool) {
 	}
 }
 
-// recordError stores the error of a failed call for status and events. responded means that the app
+// recordError stores the error of a failed call for status and events. responded is set if the app
 // responded before the timeout: its error explains more than a timeout, which does not replace it.
 func (hs *heldShard) recordError(reason string, responded bool) {
 	if responded || !hs.appResponded {

@@ -13,7 +13,7 @@ const (
 	minRetryPause = 100 * time.Millisecond
 	maxRetryPause = 2 * time.Second
 	// If a call gets no response, the next call for its shards names fewer shards, by the factor
-	// batchDivisor. So a single shard that makes the app hang soon delays few others.
+	// batchDivisor, so a single shard that makes the app hang soon delays few others.
 	batchDivisor = 16
 )
 

@@ -69,7 +69,7 @@ type hookInputs struct {
 	// drainingEpoch is the proposal that the node has not acknowledged yet; zero means none.
 	drainingEpoch shardmap.Epoch
 	hasLease      bool // the node has a lease
-	// mayRelease means that the node has a lease, or would still have the one that it voided to
+	// mayRelease is set if the node has a lease, or would still have the one that it voided to
 	// stop.
 	mayRelease      bool
 	stopping        bool // the node must give up all its shards

@@ -14,12 +14,12 @@ const instanceRecovery = 5 * time.Second
 
 // InstanceCheck is the result of the health checks of one app instance.
 type InstanceCheck struct {
-	// Unhealthy means that the instance does not respond. An instance without a successful check is
+	// Unhealthy is set if the instance does not respond. An instance without a successful check is
 	// unhealthy.
 	Unhealthy bool
 	// Health contains further results. Its FlapCount counts the failures of this instance.
 	Health ack.AppHealth
-	// Absent means that the instance is not configured. It owns no shards.
+	// Absent is set if the instance is not configured. It owns no shards.
 	Absent bool
 }
 
@@ -113,7 +113,7 @@ func (is *InstanceSelector) noneIsHealthy(now time.Duration, checks []InstanceCh
 }
 
 // mayOwnShards reports whether an instance may own shards while at least one instance is healthy.
-// anyPasses means that the last check of a healthy instance succeeded.
+// anyPasses is set if the last check of a healthy instance succeeded.
 func (is *InstanceSelector) mayOwnShards(now time.Duration, instance shardmap.Instance, check InstanceCheck, anyPasses bool, ownsShards func(shardmap.Instance) bool) bool {
 	wasSelected := is.selected[instance]
 	switch {

@@ -12,8 +12,8 @@ import (
 // the routing that were published last. The agent calls it from its own methods. No method may
 // block or call the agent.
 //
-// The gate must count a request first and then check routing and lease. The agent publishes
-// first and then asks for the count. So one of the two always sees the other.
+// The gate must count a request first and then check routing and lease. The agent publishes first
+// and then asks for the count, so one of the two always sees the other.
 type Gate interface {
 	// PublishLease publishes the end of the lease, until which requests may be admitted; zero means
 	// that none may. It returns true if a request may wait because the previously published lease
@@ -81,7 +81,7 @@ type Options struct {
 type Observation struct {
 	// State is the newest state of the own log.
 	State *ack.State
-	// HasRequests means that requests have arrived since the last Poll.
+	// HasRequests is set if requests have arrived since the last Poll.
 	HasRequests bool
 	// Weight is the weight of the node in the map, above zero.
 	Weight uint32
@@ -91,9 +91,9 @@ type Observation struct {
 
 	// The app.
 
-	// AppUnchecked means that the app has not been checked yet, so the agent sends no heartbeat.
+	// AppUnchecked is set if the app has not been checked yet, so the agent sends no heartbeat.
 	AppUnchecked bool
-	// Unhealthy means that the app does not respond.
+	// Unhealthy is set if the app does not respond.
 	Unhealthy bool
 	// App contains further results of the health checks of the app.
 	App ack.AppHealth
@@ -112,9 +112,9 @@ type Observation struct {
 
 	// The stop of the node. Once set, neither Leaving nor Stopping may be reset.
 
-	// Leaving means that the node should own no shards.
+	// Leaving is set if the node should own no shards.
 	Leaving bool
-	// Stopping means that the node must stop admitting requests, end the running ones, and then send
+	// Stopping is set if the node must stop admitting requests, end the running ones, and then send
 	// a goodbye.
 	Stopping bool
 	// RestartWithin is the time within which a stopping node restarts; zero means that it does

@@ -105,7 +105,7 @@ func (m *hookMachine) releaseOf(shard shardmap.Shard, held *heldShard) (release 
 	return ack.Released{Shard: shard, From: from, Note: note}, ok
 }
 
-// handleAnswer applies a response of a leader. stopped means that the node has sent its goodbye.
+// handleAnswer applies a response of a leader. stopped is set if the node has sent its goodbye.
 func (m *hookMachine) handleAnswer(now time.Duration, answer ack.Answer, stopped bool) {
 	m.process.recordRestartIndex(answer.RestartIndex)
 	if graceEnded := m.leaseRecovery.handleAnswer(now, answer.Term); graceEnded {
@@ -115,7 +115,7 @@ func (m *hookMachine) handleAnswer(now time.Duration, answer ack.Answer, stopped
 }
 
 // handleAnswer records a confirmation. A later leader that lacks the releases asks for every
-// acknowledgement again, but not for a goodbye. So a stopped node sends the releases to that leader
+// acknowledgement again, but not for a goodbye, so a stopped node sends the releases to that leader
 // again, for up to deliveryTime.
 func (d *releaseDelivery) handleAnswer(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
 	if d.releases == nil || answer.Term < d.leaderTerm {

@@ -41,7 +41,7 @@ type ReleaseEnd struct {
 	Result ReleaseResult
 	// Reason is the error of the last attempt; empty for ReleaseOK.
 	Reason string
-	// Kept means that the shard does not move, because the drain is a safe one.
+	// Kept is set if the shard does not move, because the drain is a safe one.
 	Kept bool
 }
 

@@ -56,7 +56,7 @@ type Report struct {
 	// LeaderTerm is the term of the leader that it misses; zero means that it misses none.
 	LeaderTerm uint64
 	Log        LogEnd
-	// Candidate means that it campaigns against that leader, or is about to.
+	// Candidate is set if it campaigns against that leader, or is about to.
 	Candidate bool
 	// CurrentTerm is the term of its own Raft server; zero means not reported.
 	CurrentTerm uint64
@@ -175,9 +175,10 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 	return askServers, s.tryCampaign(now, voters)
 }
 
-// beginSuspicion forgets everything about earlier suspicions. The caller then asks the other voters.
-// The leader may be the same as in an earlier suspicion in which this voter decided to campaign. Raft
-// has not started that campaign, because it would have ended the term. So this voter is no candidate.
+// beginSuspicion forgets everything about earlier suspicions. The caller then asks the other
+// voters. The leader may be the same as in an earlier suspicion in which this voter decided to
+// campaign. Raft has not started that campaign, because it would have ended the term. As a result,
+// this voter is no candidate.
 func (s *Suspicion) beginSuspicion(now time.Duration) {
 	s.missedSince, s.nextRequest = now, now
 	s.majoritySince, s.laterTermSince = -1, -1

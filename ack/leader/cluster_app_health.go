@@ -14,14 +14,14 @@ const panicRecovery = 5 * time.Second
 // clusterAppHealth is the combined health of all apps. It decides which unhealthy apps lose their
 // shards.
 type clusterAppHealth struct {
-	// mostUnhealthy means that more than half of the apps are unhealthy now.
+	// mostUnhealthy is set if more than half of the apps are unhealthy now.
 	mostUnhealthy bool
-	// panicMode means that mostUnhealthy is true, or was within panicRecovery. Health then moves no
+	// panicMode is set if mostUnhealthy is true, or was within panicRecovery. Health then moves no
 	// shards.
 	panicMode         bool
 	lastMostUnhealthy time.Duration // when mostUnhealthy was last true
-	// mostMayFail means that more than half of the apps are unhealthy, or may be soon because their
-	// last checks failed. mostRefuseConns means that these checks were refused connections. A new
+	// mostMayFail is set if more than half of the apps are unhealthy, or may be soon because their
+	// last checks failed. mostRefuseConns is set if these checks were refused connections. A new
 	// leader includes apps of nodes that have not sent a heartbeat yet.
 	mostMayFail, mostRefuseConns bool
 }

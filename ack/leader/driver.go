@@ -79,9 +79,8 @@ func (d *Driver) Step(m Message) []Effect {
 	case BarrierFailed:
 		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}
 	case BarrierApplied:
-		// The start of the leadership is a safe first quorum time. This node led the term
-		// then, and a quorum accepted the barrier later. So a vote for the next leader is
-		// also later.
+		// The start of the leadership is a safe first quorum time. This node led the term then, and
+		// a quorum accepted the barrier later, so a vote for the next leader is also later.
 		m = BarrierApplied{Started: d.startedAt}
 	}
 	d.readAndStep(m)

@@ -11,7 +11,7 @@ import (
 // FormatUpgrade decides, for one term of one leader, when to raise the format version. Every server
 // of the latest Raft configuration must have reported in this term that it supports the next format
 // version, nonvoters and gateways included, and must have supported it for a while. Until then an
-// operator can roll a new program back, and afterwards not. So an unreachable server blocks the
+// operator can roll a new program back, and afterwards not, so an unreachable server blocks the
 // raise, because it may run the old program.
 //
 // One goroutine owns it. Between Raise and the time that its entry is applied or certainly
@@ -45,9 +45,9 @@ type ServerFormat struct {
 	// MaxVersion is the highest format version that its current process supports; zero means no
 	// report to this leader.
 	MaxVersion ack.FormatVersion
-	// Silent means that it sends no heartbeats.
+	// Silent is set if it sends no heartbeats.
 	Silent bool
-	// BlocksUpgrade means that it prevents the raise to the next format version.
+	// BlocksUpgrade is set if it prevents the raise to the next format version.
 	BlocksUpgrade bool
 }
 

@@ -238,29 +238,29 @@ type MemberView struct {
 	// SinceHeartbeat is the age of the last heartbeat, or NeverReceived if none arrived in this term.
 	SinceHeartbeat time.Duration
 	Silent         bool
-	// LinkWorks means that at least the last three heartbeats of its current process echoed
-	// fresh answers of this leader.
+	// LinkWorks is set if at least the last three heartbeats of its current process echoed fresh
+	// answers of this leader.
 	LinkWorks bool
 	Crashed   bool
-	// Eligible means that it may get shards.
+	// Eligible is set if it may get shards.
 	Eligible bool
-	// KeptUnhealthy means that its app is unhealthy, and it keeps its shards, because most apps
-	// are unhealthy.
+	// KeptUnhealthy is set if its app is unhealthy, and it keeps its shards, because most apps are
+	// unhealthy.
 	KeptUnhealthy bool
 	// HoldTime is how long its app must be healthy before the node gets shards again, after
 	// the app became unhealthy repeatedly. Zero means that the node is not held back.
 	HoldTime time.Duration
-	// Restarting means that it restarts in place, and its shards wait for it.
+	// Restarting is set if it restarts in place, and its shards wait for it.
 	Restarting bool
-	// DefersMoves means that shards of it will move to another node, and its busy shards stay for
+	// DefersMoves is set if shards of it will move to another node, and its busy shards stay for
 	// now.
 	DefersMoves bool
-	// Unreachable means that most other members report that they cannot connect to the node, and Reporters are the
-	// members that report it, ascending.
+	// Unreachable is set if most other members report that they cannot connect to the node, and
+	// Reporters are the members that report it, ascending.
 	Unreachable bool
 	Reporters   []shardmap.NodeID
-	// ProcessGone means that every process that used this node id has stopped serving, so
-	// another disk may use the id.
+	// ProcessGone is set if every process that used this node id has stopped serving, so another
+	// disk may use the id.
 	ProcessGone bool
 }
 

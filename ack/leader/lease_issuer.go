@@ -10,12 +10,11 @@ import (
 
 // leaseIssuer decides which nodes get a lease, and for how long.
 //
-// A heartbeat of a voter contains the Raft term of the voter, and echoes a response of the leader. If
-// this term equals the term of the leader, the voter had not voted in a newer term when that response
-// was sent. The quorum time
-// is the latest time that a quorum of voters has confirmed in this way. No lease ends later than
-// quorum time + lease. So every lease of an old leader has expired one lease after the next
-// election.
+// A heartbeat of a voter contains the Raft term of the voter, and echoes a response of the leader.
+// If this term equals the term of the leader, the voter had not voted in a newer term when that
+// response was sent. The quorum time is the latest time that a quorum of voters has confirmed in
+// this way. No lease ends later than quorum time + lease, so every lease of an old leader has
+// expired one lease after the next election.
 type leaseIssuer struct {
 	self        string // Raft server id of the leader itself
 	voters      []string
@@ -25,7 +24,8 @@ type leaseIssuer struct {
 	// inheritedMap is the committed map at the time of the barrier. Its owners may have leases of
 	// the previous leader.
 	inheritedMap *shardmap.Map
-	// revoked means that the Raft term of the leader's node has changed. It never becomes false again.
+	// revoked is set if the Raft term of the leader's node has changed. It never becomes false
+	// again.
 	revoked bool
 	sortBuf []time.Duration // reused by quorumTime
 }

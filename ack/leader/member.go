@@ -8,9 +8,9 @@ import (
 	"shardway/shardmap"
 )
 
-// maxResponses is the number of responses to each node that a leader remembers. It sends one response
-// for each heartbeat, and an echo of a response older than a few heartbeats proves nothing. So
-// 64 is more than enough.
+// maxResponses is the number of responses to each node that a leader remembers. It sends one
+// response for each heartbeat, and an echo of a response older than a few heartbeats proves
+// nothing, so 64 is more than enough.
 const maxResponses = 64
 
 // member contains the data of a leader about one node, all received in its own term. A boot (also

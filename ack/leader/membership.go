@@ -17,7 +17,7 @@ type membership struct {
 	// unreachable is the member that the next map must exclude because most other members cannot connect to it; empty
 	// means none.
 	unreachable shardmap.NodeID
-	// allOwnersHeldBack means that the only nodes that may own shards are held back because their
+	// allOwnersHeldBack is set if the only nodes that may own shards are held back because their
 	// apps became unhealthy repeatedly. They may own shards immediately then.
 	allOwnersHeldBack bool
 	// roundStartedAt is when the open proposal of this term was applied.

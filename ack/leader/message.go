@@ -61,8 +61,8 @@ type (
 		// MapEpoch is the epoch of the map by which the node routes requests.
 		MapEpoch shardmap.Epoch
 		Shards   []shardmap.Shard
-		// IsAnswer means that this is the response to an IdleShardsQuery. It may include shards for which a
-		// gradual drain still waits, for example shards with event streams.
+		// IsAnswer is set if this is the response to an IdleShardsQuery. It may include shards for
+		// which a gradual drain still waits, for example shards with event streams.
 		IsAnswer bool
 	}
 	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
@@ -108,7 +108,7 @@ type (
 	// (rule 9).
 	Submit struct {
 		Entry []byte
-		// Commit means that the entry commits a map.
+		// Commit is set if the entry commits a map.
 		Commit bool
 		// RequestNumber is the number that ChangePolicy returned for a requested policy change.
 		// Zero means that no operator requested the entry.
@@ -123,8 +123,8 @@ type (
 		Node shardmap.NodeID
 		// QueryNumber is the number of earlier queries to the node in the same change.
 		QueryNumber int
-		// OpenRound means that the query is about the shards that the open round takes from
-		// the node. The round may continue without the busy ones.
+		// OpenRound is set if the query is about the shards that the open round takes from the
+		// node. The round may continue without the busy ones.
 		OpenRound bool
 	}
 	// StepDown transfers leadership to another server.

@@ -12,14 +12,14 @@ import (
 // single member does not show which of the two nodes has failed.
 const minReporters = 2
 
-// peerReports counts the reports of members that cannot connect to a node (Heartbeat.Unreachable). Most clients
-// of such a node get errors, although the leader receives its heartbeats. So the next map must exclude it
+// peerReports counts the reports of members that cannot connect to a node (Heartbeat.Unreachable). Most clients of
+// such a node get errors, although the leader receives its heartbeats, so the next map must exclude it
 // (docs/internals/protocol-reachability.md).
 type peerReports struct {
 	counts map[shardmap.NodeID]int // number of members that report a node; reused
-	// anyReported means that most members report some node.
+	// anyReported is set if most members report some node.
 	anyReported bool
-	// anyChanged means that member.wasReported of some node is outdated.
+	// anyChanged is set if member.wasReported of some node is outdated.
 	anyChanged bool
 }
 

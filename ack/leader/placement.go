@@ -65,7 +65,7 @@ type assignment struct {
 	// instances of the owner that have not failed.
 	stageMap        *shardmap.Map
 	deferringOwners map[shardmap.NodeID]shardmap.InstanceSet
-	// isUrgent means that stageMap contains an urgent change, so the leader must propose it before
+	// isUrgent is set if stageMap contains an urgent change, so the leader must propose it before
 	// the owners have answered which of their shards are idle.
 	isUrgent bool
 }

@@ -30,8 +30,8 @@ type PlannedMove struct {
 	// operator has pinned the shard to the new owner), "spread" (for an even distribution), or
 	// "orphan" (the shard has no owner).
 	Reason string
-	// Proposed means that the open proposal contains this move, and waits for
-	// acknowledgements. Otherwise the move is part of a later proposal.
+	// Proposed is set if the open proposal contains this move, and waits for acknowledgements.
+	// Otherwise the move is part of a later proposal.
 	Proposed bool
 }
 

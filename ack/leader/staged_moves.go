@@ -51,7 +51,7 @@ type stagedMoves struct {
 // not aborted for a move to a node that may fail again.
 type ownerProgress struct {
 	startedAt time.Duration
-	// timedOut means that drain-timeout has passed since startedAt, so busy shards also move.
+	// timedOut is set if drain-timeout has passed since startedAt, so busy shards also move.
 	timedOut       bool
 	queries        int           // number of queries sent to it
 	proposals      int           // number of proposals that move shards away from it
@@ -147,7 +147,7 @@ func (sm *stagedMoves) drainsStarted(policy *ack.Policy) {
 
 // mayUseAnswer records that an owner has answered, and reports whether the next proposal may use
 // the response. Proposals for one owner are spaced in time, except the one that leaves it no busy
-// shard. leavesBusyShard means that a proposal by this response leaves it busy shards.
+// shard. leavesBusyShard is set if a proposal by this response leaves it busy shards.
 func (sm *stagedMoves) mayUseAnswer(now time.Duration, owner shardmap.NodeID, leavesBusyShard bool) bool {
 	progress := sm.progress[owner]
 	delete(sm.awaitingAnswer, owner)

@@ -5,7 +5,7 @@ import (
 	"shardway/shardmap"
 )
 
-// recordCrash records evidence that the process of a boot has exited. Evidence about another boot
+// recordCrash records evidence that the process of a boot has exited. Evidence about a boot other
 // than the current one is ignored, also about a higher one, because a wiped data directory starts
 // again at one. An equal boot with another nonce is another process.
 func (m *member) recordCrash(in inputs, evidence CrashEvidence) {
@@ -18,8 +18,8 @@ func (m *member) recordCrash(in inputs, evidence CrashEvidence) {
 
 // recordRemoval records the statement of an operator that the node has stopped permanently. The
 // operator decided before the statement arrived, so it is not about a live node. With wrong crash
-// evidence, a late statement may still be recorded for a live node. So it frees shards only after the
-// lease of the node has ended.
+// evidence, a late statement may still be recorded for a live node, so it frees shards only after
+// the lease of the node has ended.
 func (m *member) recordRemoval(in inputs) {
 	if !m.sendsHeartbeats(in) || m.hasCrashed() {
 		m.removed = true
@@ -65,10 +65,10 @@ func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 	return ""
 }
 
-// processGone reports whether every process under the node id has stopped admitting and
-// running requests. A new process on the same disk proves that the previous one has ended,
-// because it holds the lock. A new process on another disk proves nothing, and would serve the
-// same shards under the same epochs. So it must wait as long as a takeover of the shards.
+// processGone reports whether every process under the node id has stopped admitting and running
+// requests. A new process on the same disk proves that the previous one has ended, because it holds
+// the lock. A new process on another disk proves nothing, and would serve the same shards under the
+// same epochs, so it must wait as long as a takeover of the shards.
 func (m *member) processGone(in inputs) bool {
 	sinceGrant := in.now - m.lastGrantAt
 	if m.heartbeat.Goodbye || sinceGrant >= in.timing.DeadAfter {

@@ -16,8 +16,8 @@ var ErrNotYet = errors.New("ack: this leader was elected a moment ago, or has lo
 // timings, not by three.
 type TooSoonError struct {
 	Wait time.Duration
-	// Elected means that Wait counts from the election of this leader, which does not know the
-	// time of the last change.
+	// Elected is set if Wait counts from the election of this leader, which does not know the time
+	// of the last change.
 	Elected bool
 }
 

@@ -2,9 +2,9 @@ package api
 
 import "context"
 
-// DrainState is the progress of a drain. GET /v1/drain and the local socket respond with it. The
-// drained node fills it in, and the node that receives the request adds what its log contains. So
-// callers receive every field that is added here.
+// DrainState is the progress of a drain. GET /v1/drain and the local socket respond with it. The drained node fills
+// it in, and the node that receives the request adds what its log contains, so callers receive every field that is
+// added here.
 type DrainState struct {
 	Node string `json:"node"`
 	// Requested is true if a drain of the node was requested, as far as the responding node has been informed.

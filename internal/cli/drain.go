@@ -101,7 +101,7 @@ func (c *drainCommand) action() api.Action {
 	return action
 }
 
-// startMessage returns the message that the drain has started. isDefaultNode means that the command
+// startMessage returns the message that the drain has started. isDefaultNode is set if the command
 // line did not name the node.
 func (c *drainCommand) startMessage(isDefaultNode bool) string {
 	node := describeOwner(c.Node)

@@ -37,10 +37,10 @@ type runtimeAlarm struct {
 	stopped chan struct{} // closed by stop
 }
 
-// wakeUpCost is added to each wait, which otherwise is a whole number of milliseconds. The
-// runtime waits for sockets in milliseconds, rounded down, and then waits again for the
-// remainder. So a wait of slightly more than 10 ms ends at the first wake-up, and one of
-// exactly 10 ms at the second.
+// wakeUpCost is added to each wait, which otherwise is a whole number of milliseconds. The runtime
+// waits for sockets in milliseconds, rounded down, and then waits again for the remainder. As a
+// result, a wait of slightly more than 10 ms ends at the first wake-up, and one of exactly 10 ms at
+// the second.
 const wakeUpCost = 60 * time.Microsecond
 
 func (a *runtimeAlarm) set(delay time.Duration, _ bool) { a.timer.Reset(roundUp(delay)) }

@@ -238,8 +238,8 @@ func (t *Ticker) followsActualTicks(now time.Time) bool {
 }
 
 // tick delivers all due Tickers. The goroutine that is woken last runs next, so it wakes them in
-// reverse order. deferAlarm means that the caller will call setAlarmAfterTick. In a busy process
-// the alarm is set at once, because the woken goroutines may need a long time.
+// reverse order. deferAlarm is set if the caller will call setAlarmAfterTick. In a busy process the
+// alarm is set at once, because the woken goroutines may need a long time.
 func (s *Scheduler) tick(now time.Time, deferAlarm bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

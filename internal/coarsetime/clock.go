@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Resolution is the interval at which the owner of a Clock updates it. So the time of the clock is
+// Resolution is the interval at which the owner of a Clock updates it, so the time of the clock is
 // late by up to Resolution.
 const Resolution = 50 * time.Millisecond
 

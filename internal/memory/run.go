@@ -20,8 +20,9 @@ func Run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	process{cpuTime: clock.CPUTime, usage: newMetricsReader().read, release: releaseUnused}.run(ctx, scheduler, log)
 }
 
-// releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
-// process, but it occupies one processor, and an idle process uses only one. So a second is allowed.
+// releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not
+// stop the process, but it occupies one processor, and an idle process uses only one, so a second
+// is allowed.
 func releaseUnused() {
 	defer processors.AtLeast(2)()
 	debug.FreeOSMemory()

@@ -30,9 +30,8 @@ type Client struct {
 // ErrGuardEnded is the error of a command to a guard that has ended.
 var ErrGuardEnded = errors.New("procguard: the guard of the child processes has ended")
 
-// Start starts a guard and waits until it holds the lock of lockFile. So it waits until the children of an
-// earlier guard with the same file have ended. env is the environment of the guard, which its children do not
-// inherit.
+// Start starts a guard and waits until it holds the lock of lockFile, so it waits until the children of an earlier
+// guard with the same file have ended. env is the environment of the guard, which its children do not inherit.
 func Start(ctx context.Context, lockFile string, env []string, events Events) (*Client, error) {
 	commandRead, commandWrite, err := os.Pipe()
 	if err != nil {

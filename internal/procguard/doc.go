@@ -13,11 +13,11 @@
 // # Processes of a child
 //
 // Each child is the leader of its own session. The guard is a child subreaper (PR_SET_CHILD_SUBREAPER): when a
-// process ends, its children become children of the guard. So each process below the guard belongs to a child
-// by the first of these rules that applies: the process is in the session or process group of the child, its
-// environment contains the variable SHARDWAY_PROCESS of the child, or one of its ancestors belongs to the
-// child. An orphan to which none applies is killed whenever a child ends. A child has ended when none of its
-// processes is left.
+// process ends, its children become children of the guard. As a result, each process below the guard belongs to a
+// child by the first of these rules that applies: the process is in the session or process group of the child, its
+// environment contains the variable SHARDWAY_PROCESS of the child, or one of its ancestors belongs to the child. An
+// orphan to which none applies is killed whenever a child ends. A child has ended when none of its processes is
+// left.
 //
 // If the guard itself is killed, the kernel kills the main process of each child (parent-death signal). That
 // signal belongs to the thread that starts the process, so one locked thread starts all of them and never ends

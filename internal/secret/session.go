@@ -18,10 +18,10 @@ const sessionLifetime = time.Hour
 // as long as a process runs.
 const maxCacheEntries = 1024
 
-// sessionConfigs holds the TLS configurations of a Trust: one for accepted streams, and one
-// for each dialed node. A resumable session belongs to one configuration and ends with it.
-// So a session can be resumed only under the Trust under which it began. A new list of
-// secrets, or a new process, accepts none of the old sessions.
+// sessionConfigs holds the TLS configurations of a Trust: one for accepted streams, and one for
+// each dialed node. A resumable session belongs to one configuration and ends with it, so a session
+// can be resumed only under the Trust under which it began. A new list of secrets, or a new
+// process, accepts none of the old sessions.
 //
 // A resumed session derives fresh keys, and its certificates are verified like those of a
 // new one. Resumption saves both ends the signatures and most of the key agreement. A new

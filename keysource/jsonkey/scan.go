@@ -49,7 +49,7 @@ func FindValue(dst, document []byte, pointer string) ([]byte, error) {
 	return find(dst, document, pointer, false)
 }
 
-// find implements Find and FindValue. mayBeBatch means that an array is a batch.
+// find implements Find and FindValue. mayBeBatch is set if an array is a batch.
 func find(dst, document []byte, pointer string, mayBeBatch bool) ([]byte, error) {
 	s := scanner{text: document, key: dst}
 	if bytes.HasPrefix(s.text, []byte("\ufeff")) {
@@ -147,8 +147,8 @@ func (s *scanner) scanBatch(pointer path) error {
 	return err
 }
 
-// scanValue reads one value, with the white space before it. onPath means that the pointer leads to
-// this value or below it, and rest is the path below it.
+// scanValue reads one value, with the white space before it. onPath is set if the pointer leads to this value or
+// below it, and rest is the path below it.
 func (s *scanner) scanValue(rest path, onPath bool) error {
 	s.skipSpace()
 	isKey := onPath && rest == ""
@@ -209,7 +209,7 @@ func (s *scanner) enter() error {
 	return nil
 }
 
-// scanObject reads an object. onPath means that the pointer leads to one of its members.
+// scanObject reads an object. onPath is set if the pointer leads to one of its members.
 func (s *scanner) scanObject(rest path, onPath bool) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (s *scanner) scanName() ([]byte, error) {
 // minHashes is the number of member names for which the scanner first allocates memory.
 const minHashes = 16
 
-// scanArray reads an array. onPath means that the pointer leads to one of its elements.
+// scanArray reads an array. onPath is set if the pointer leads to one of its elements.
 func (s *scanner) scanArray(rest path, onPath bool) error {
 	var wanted string
 	var below path
@@ -317,7 +317,7 @@ func (s *scanner) scanElements(scan func(index int) error) error {
 	return s.expect(']')
 }
 
-// scanString reads a string, and returns the text between its quotes. hasEscape means that the text has valid
+// scanString reads a string, and returns the text between its quotes. hasEscape reports whether the text has valid
 // escape sequences, which appendDecoded decodes.
 func (s *scanner) scanString() (text []byte, hasEscape bool, err error) {
 	if s.peek() != '"' {

@@ -135,7 +135,7 @@ func (a *API) takeoverBlockReason(node string, views []leader.MemberView) string
 	return ""
 }
 
-// hasOtherOwner reports whether another node than the given one may own shards.
+// hasOtherOwner reports whether a node other than the given one may own shards.
 func hasOtherOwner(views []leader.MemberView, node string) bool {
 	return slices.ContainsFunc(views, func(member leader.MemberView) bool { return member.Eligible && string(member.Node) != node })
 }

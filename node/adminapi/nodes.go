@@ -51,9 +51,9 @@ func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderI
 	return list
 }
 
-// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one. isHeard
-// means that the view contains the current health of the instances. If the node is not heard, or if an instance is
-// no longer configured, the result contains the instance only as long as it owns shards.
+// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one. isHeard is set
+// if the view contains the current health of the instances. If the node is not heard, or if an instance is no
+// longer configured, the result contains the instance only as long as it owns shards.
 func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView, isHeard bool) []api.Instance {
 	count := leaderloop.InstanceCount(view)
 	if count < 2 {
@@ -167,7 +167,7 @@ func missedHeartbeatsState(raftState *ack.State, view leader.MemberView, deadAft
 	return "suspect"
 }
 
-// refineWithLeaderView refines the state of a node with the leader's view of it. isAlive means that the node is
+// refineWithLeaderView refines the state of a node with the leader's view of it. isAlive is set if the node is
 // alive in gossip. missedHeartbeats is the result of missedHeartbeatsState.
 func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive bool, missedHeartbeats string) {
 	hasHeartbeat := view.SinceHeartbeat >= 0

@@ -37,7 +37,7 @@ type RunningReport struct {
 	Held     int    `json:"held"`
 	LeaseMS  int64  `json:"lease_ms"`
 	Version  string `json:"version"`
-	// Leaving means that this process gives up its shards, because of API.DrainSelf or a signal.
+	// Leaving is set if this process gives up its shards, because of API.DrainSelf or a signal.
 	Leaving bool `json:"leaving"`
 }
 

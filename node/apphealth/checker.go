@@ -166,10 +166,10 @@ func (c *Checker) isHeld(set Settings, err error) bool {
 	return time.Since(c.heldSince) < set.Hold
 }
 
-// isResourceError reports whether this process or machine has no file descriptor, port or memory left for
-// a check. Such an error says nothing about the app. Requests fail for the same cause at this node, so
-// their connections end, and the kernel frees their ports within a minute. After that a check reaches
-// the app again, or fails for another cause. So an app that has ended becomes unhealthy in the end.
+// isResourceError reports whether this process or machine has no file descriptor, port or memory left for a check.
+// Such an error says nothing about the app. Requests fail for the same cause at this node, so their connections
+// end, and the kernel frees their ports within a minute. After that a check reaches the app again, or fails for
+// another cause, so an app that has ended becomes unhealthy in the end.
 func isResourceError(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {

@@ -28,7 +28,7 @@ type Selection struct {
 	// writes it to the disk.
 	free   uint32
 	stored *persist.Value[uint32]
-	// hasWarned means that a warning about a format version without instances has been logged.
+	// hasWarned is set if a warning about a format version without instances has been logged.
 	hasWarned bool
 }
 

@@ -16,10 +16,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Watch detects restarts of the app from the results of health checks and connections. An app without
-// hooks may keep an old copy of the state of a shard that has left the node. So such a shard may return
-// only after the app has restarted. The methods may be called from any goroutine. nil means that shards
-// may return at any time.
+// Watch detects restarts of the app from the results of health checks and connections. An app without hooks may
+// keep an old copy of the state of a shard that has left the node, so such a shard may return only after the app
+// has restarted. The methods may be called from any goroutine. nil means that shards may return at any time.
 type Watch struct {
 	newestState func() *ack.State      // returns the replicated state of this node
 	stored      *persist.Value[string] // the last app instance, on disk for the next process of the node
@@ -30,7 +29,7 @@ type Watch struct {
 	// must set them before the first check.
 	HasConns   func() bool
 	RenewConns func()
-	// inProcess means that the app runs in this process, so there are no connections to it.
+	// inProcess is set if the app runs in this process, so there are no connections to it.
 	inProcess bool
 
 	// mu protects the following fields.
@@ -42,7 +41,7 @@ type Watch struct {
 type Options struct {
 	Dir         *disk.Dir         // stores the last app process
 	NewestState func() *ack.State // returns the replicated state of the node
-	// InProcess means that the app runs in this process, so there are no connections to it.
+	// InProcess is set if the app runs in this process, so there are no connections to it.
 	InProcess bool
 	Log       zerolog.Logger
 }

@@ -52,7 +52,7 @@ type Options struct {
 	// Environ is the environment of the node. Processes inherit it without the variables of the node.
 	Environ []string
 	Node    string
-	// ShowKeys means that the log contains keys, not only their hashes.
+	// ShowKeys is set if the log contains keys, not only their hashes.
 	ShowKeys bool
 	Log      zerolog.Logger
 }

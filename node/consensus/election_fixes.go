@@ -53,11 +53,10 @@ func (inst *instance) rejectElectionRequest(rpc raft.RPC) (isRejected bool) {
 // an address, which the Raft library ignores in this message.
 func encodeCampaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
 
-// rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main
-// loop of the Raft library may still be writing the vote for another candidate, which a slow disk
-// delays, and has the old term until then. That vote elects a leader, which the campaign would
-// depose immediately. So this function first sends a request without effect through the loop. The
-// loop receives no other request in the meantime.
+// rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main loop of the Raft
+// library may still be writing the vote for another candidate, which a slow disk delays, and has the old term until
+// then. That vote elects a leader, which the campaign would depose immediately, so this function first sends a
+// request without effect through the loop. The loop receives no other request in the meantime.
 func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequest) (isRejected bool) {
 	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
 	if err != nil || string(req.ID) != inst.options.ID {

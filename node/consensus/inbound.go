@@ -108,8 +108,8 @@ func (in *inbound) verifySender(rpc raft.RPC) bool {
 	return true
 }
 
-// rejectSender rejects a request that claims to come from another server than the one at the other end of the
-// stream, and closes the stream.
+// rejectSender rejects a request that claims to come from a server other than the one at the other
+// end of the stream, and closes the stream.
 func (in *inbound) rejectSender(rpc raft.RPC, claimed string) {
 	err := fmt.Errorf("consensus: server %.128q sent a request in the name of %.128q", in.server, claimed)
 	if in.transport.spoofLogLimit.allow(time.Now()) {

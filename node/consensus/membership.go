@@ -89,9 +89,9 @@ func (r *Raft) Rank(excludedNode string) int {
 
 // Campaign starts an election immediately. It is for a voter with evidence that its leader has
 // crashed. The server sends itself the message of a leadership transfer. This skips the pre-vote,
-// and other servers vote even if they still follow the leader. So wrong evidence costs a
-// leadership, but the log remains safe. At most one campaign per two election timeouts is
-// possible. It returns nil if this server is already candidate or leader.
+// and other servers vote even if they still follow the leader, so wrong evidence costs a
+// leadership, but the log remains safe. At most one campaign per two election timeouts is possible.
+// It returns nil if this server is already candidate or leader.
 func (r *Raft) Campaign() error { return r.CampaignIfTerm(r.Term()) }
 
 // CampaignIfTerm is like Campaign, but starts the election only if the local term is still term. It

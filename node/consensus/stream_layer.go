@@ -89,7 +89,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 // dialError is an error of Dial. Nothing was sent.
 type dialError struct {
 	err error
-	// permanent means that a retry cannot succeed.
+	// permanent is set if a retry cannot succeed.
 	permanent bool
 }
 

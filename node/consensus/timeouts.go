@@ -9,12 +9,13 @@ import (
 // leaderHeartbeatFactor is by how much the heartbeat interval of a leader exceeds that of the
 // library.
 //
-// The Raft library (v1.7.3) has one setting both for how long a follower waits for its leader and for
-// the heartbeat interval, which is random between a tenth and a fifth of it. Each heartbeat wakes
-// both processes, the timer that sends it usually twice, which is most of the work of an idle
-// leader. So a leader uses three times the timeout of its followers. With 500 ms it sends a
-// heartbeat every 150 to 300 ms unless the caller triggers one sooner (see Raft.SendHeartbeat, called every
-// 97 ms), and starts a timer each time, whose expiry wakes the monitor thread of the runtime.
+// The Raft library (v1.7.3) has one setting both for how long a follower waits for its leader and
+// for the heartbeat interval, which is random between a tenth and a fifth of it. Each heartbeat
+// wakes both processes, the timer that sends it usually twice, which is most of the work of an idle
+// leader, so a leader uses three times the timeout of its followers. With 500 ms it sends a
+// heartbeat every 150 to 300 ms unless the caller triggers one sooner (see Raft.SendHeartbeat,
+// called every 97 ms), and starts a timer each time, whose expiry wakes the monitor thread of the
+// runtime.
 //
 // A single lost heartbeat, which TCP retransmits after 200 ms, still does not cause an election,
 // and voters that receive heartbeats reject a candidate. It does not make the leader lose contact

@@ -15,9 +15,9 @@
 // A Table contains the highest stated values for each disk. It is stored, so it survives restarts of the
 // node that has received the statements.
 //
-// A process with another nonce than the recorded one must have a higher boot number, at least the recorded
-// term, and a log that reaches the recorded applied epoch. The statements of the recorded process itself are
-// not checked: a running process cannot lose its state, and its messages may arrive out of order.
+// A process with a nonce other than the recorded one must have a higher boot number, at least the recorded term,
+// and a log that reaches the recorded applied epoch. The statements of the recorded process itself are not checked:
+// a running process cannot lose its state, and its messages may arrive out of order.
 //
 // A Table cannot detect a rollback if no remaining node has received the statements that were lost, see
 // docs/operate/backup-recovery.md.

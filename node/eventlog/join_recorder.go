@@ -11,9 +11,9 @@ import (
 type JoinOptions struct {
 	Self string
 	Ring *event.Ring
-	// IsGateway means that the node owns no shards, so it has neither a lease nor a place in a map.
+	// IsGateway is set if the node owns no shards, so it has neither a lease nor a place in a map.
 	IsGateway bool
-	// ChecksApp means that the node checks the health of its app.
+	// ChecksApp is set if the node checks the health of its app.
 	ChecksApp bool
 	// Now returns the time of the clock of the node.
 	Now func() time.Duration

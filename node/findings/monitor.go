@@ -92,7 +92,7 @@ type Options struct {
 	BootstrapExpect int
 	// RaftTimeout is the time without a leader after which a voter starts an election. Zero means 500 ms.
 	RaftTimeout time.Duration
-	// Joins means that addresses of other nodes are configured.
+	// Joins is set if addresses of other nodes are configured.
 	Joins bool
 	// FailingProcesses counts the keys or shards whose app process fails repeatedly, and returns the error of the
 	// process that has failed most often. nil means that the node starts no processes.
@@ -180,8 +180,7 @@ type Monitor struct {
 
 // Result is the result of one run of the diagnosis. It is immutable.
 type Result struct {
-	// NoOwners means that there is a leader, but no node that may own shards. Requests must not wait
-	// then.
+	// NoOwners is set if there is a leader, but no node that may own shards. Requests must not wait then.
 	NoOwners bool
 	Inputs   diagnosis.Inputs
 	Findings []diagnosis.Finding
@@ -336,9 +335,9 @@ func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	m.lastReport = report.withFallback(m.lastReport)
 }
 
-// leaderQueryPause returns the time between two queries of the same leader. isSelf means that this node is the
-// leader. nodes is the number of nodes of the cluster. hasPendingChange means that a condition of a node is about
-// to change, and isStable that the findings have not changed for stableAfter.
+// leaderQueryPause returns the time between two queries of the same leader. isSelf is set if this node is the
+// leader. nodes is the number of nodes of the cluster. hasPendingChange is set if a condition of a node is about to
+// change, and isStable that the findings have not changed for stableAfter.
 func leaderQueryPause(isSelf bool, nodes int, hasPendingChange, isStable bool) time.Duration {
 	minPause := time.Duration(nodes) * leaderQueryPerNode
 	pause := max(leaderQueryEvery, minPause)

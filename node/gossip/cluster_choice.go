@@ -72,7 +72,7 @@ func (g *Gossip) JoinConflict() (conflict Conflict, found bool) {
 	return conflict, found
 }
 
-// recordJoinResult records whether a join address belongs to another cluster than this node, or
+// recordJoinResult records whether a join address belongs to a different cluster than this node, or
 // than the first cluster.
 func (g *Gossip) recordJoinResult(addr netip.AddrPort, err error) {
 	g.clusterChoice.mu.Lock()

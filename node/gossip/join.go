@@ -167,7 +167,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAtt
 }
 
 // noOtherNodeError returns the error for join addresses that did not fail, but led to no other node. hasContacted
-// means that one of the addresses does not belong to this node.
+// is set if one of the addresses does not belong to this node.
 func noOtherNodeError(join []string, hasContacted bool) error {
 	if hasContacted {
 		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))

@@ -24,15 +24,16 @@ type RefusedError struct {
 	// PeerAddr is the peer address that the other node announces. Empty means that it announces
 	// none.
 	PeerAddr string
-	// Superseded means that the cluster of the other node claims to be a recovery of the cluster of
-	// this node. This node must then stop, even if it serves requests. The claim comes from gossip and
-	// may be outdated.
+	// Superseded is set if the cluster of the other node claims to be a recovery of the cluster of
+	// this node. This node must then stop, even if it serves requests. The claim comes from gossip
+	// and may be outdated.
 	Superseded bool
-	// remoteMustChange means that the operator must change the other node, not this one. This applies
-	// if only this node has a cluster, if the cluster of the other node is superseded by the cluster of
-	// this node, or if the other node does not support the format version in force here.
+	// remoteMustChange is set if the operator must change the other node, not this one. This
+	// applies if only this node has a cluster, if the cluster of the other node is superseded by
+	// the cluster of this node, or if the other node does not support the format version in force
+	// here.
 	remoteMustChange bool
-	// noCluster means that this node has no cluster yet. LocalValue is then the cluster that
+	// noCluster is set if this node has no cluster yet. LocalValue is then the cluster that
 	// responded first.
 	noCluster bool
 }
@@ -198,11 +199,11 @@ func checkMember(local *Tags, serfMember *serf.Member) *RefusedError {
 	return checkFormatVersions(refused, local.Levels, parseLevels(serfMember.Tags[tagLevel]))
 }
 
-// checkFormatVersions compares the format versions of this node and of a member. A node cannot decode
-// messages in a format version that it does not support. So if the version that is in force at one of
-// them is newer than the other one supports, checkFormatVersions completes refused and returns it.
-// Otherwise it returns nil. It also returns nil if one of them announces no format versions (zero
-// Levels), because there is nothing to compare.
+// checkFormatVersions compares the format versions of this node and of a member. A node cannot
+// decode messages in a format version that it does not support. As a result, if the version that is
+// in force at one of them is newer than the other one supports, checkFormatVersions completes
+// refused and returns it. Otherwise it returns nil. It also returns nil if one of them announces no
+// format versions (zero Levels), because there is nothing to compare.
 func checkFormatVersions(refused *RefusedError, local, remote Levels) *RefusedError {
 	format := func(n uint8) string { return strconv.Itoa(int(n)) }
 	switch {

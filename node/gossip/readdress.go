@@ -14,10 +14,11 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// A node that was killed and restarts at another address announces this address. memberlist (v0.6.0)
-// ignores the announcement while it considers the node alive at the previous address, and for
-// DeadNodeReclaimTime after that: 8 to 11 s in total. So this package reports each announcement of
-// another address. A caller that can verify that it is the same node calls ChangeAddress.
+// A node that was killed and restarts at another address announces this address. memberlist
+// (v0.6.0) ignores the announcement while it considers the node alive at the previous address, and
+// for DeadNodeReclaimTime after that: 8 to 11 s in total. As a result, this package reports each
+// announcement of another address. A caller that can verify that it is the same node calls
+// ChangeAddress.
 
 // AddressClaim is an announcement of a known member at another address.
 type AddressClaim struct {

@@ -17,8 +17,9 @@ import (
 // memberlist reads up to 20 MiB of every stream before it decrypts the first byte, and accepts any
 // number of streams. Without these limits, any host that reaches the port could exhaust the memory.
 //
-// In a state exchange a member takes up to 700 bytes, with the longest name and tags. So the limit of
-// a stream allows 2,900 members. An exchange takes milliseconds, and a node starts one every 10 s.
+// In a state exchange a member takes up to 700 bytes, with the longest name and tags, so the limit
+// of a stream allows 2,900 members. An exchange takes milliseconds, and a node starts one every 10
+// s.
 const (
 	maxStreams       = 128      // open streams in total
 	maxSourceStreams = 32       // open streams of one source
@@ -27,7 +28,7 @@ const (
 	maxTotalBytes    = 16 << 20 // received bytes of all streams
 	// streamLifetime is how long a stream may be open.
 	streamLifetime = 6 * time.Second
-	// evictionGrace is how long a stream is protected against newer streams of its source. So if a
+	// evictionGrace is how long a stream is protected against newer streams of its source, so if a
 	// hundred exchanges start at once, some complete, and they do not all evict each other.
 	evictionGrace = 100 * time.Millisecond
 	// socketBuffer limits the receive buffer of the kernel for a stream.
@@ -72,9 +73,9 @@ type StreamStats struct {
 //
 // A stream beyond a limit closes the oldest stream of the source with the most streams. If that
 // stream has started very recently and its source has no more streams than the new one, the new
-// stream is closed. Bytes beyond a limit close the longest stream of the source that has sent
-// most. So a host that floods the port only closes its own streams. A source is an IPv4 address or
-// an IPv6 /64 network.
+// stream is closed. Bytes beyond a limit close the longest stream of the source that has sent most,
+// so a host that floods the port only closes its own streams. A source is an IPv4 address or an
+// IPv6 /64 network.
 type streamLimiter struct {
 	memberlist.NodeAwareTransport
 	log             zerolog.Logger

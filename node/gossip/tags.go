@@ -74,7 +74,7 @@ type Tags struct {
 	// Levels has its feature levels, sent as "1-2". A value in another form, perhaps of a later
 	// version, counts as not sent.
 	Levels Levels
-	// Exec means that the node starts the processes of its app (--exec).
+	// Exec is set if the node starts the processes of its app (--exec).
 	Exec bool
 	// Endpoints has addresses by name, without the prefix "ep." of the tag.
 	Endpoints map[string]string

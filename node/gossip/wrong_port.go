@@ -65,7 +65,7 @@ const (
 // identifyPort describes a port that did not respond as a gossip port, or returns "" if it may be a
 // gossip port. joinError is the text of the error of the join. A port that did not respond at all
 // may be waiting for the end of a line. With encryption, memberlist reports every other protocol as
-// unencrypted gossip. So this function sends an HTTP request, to which ports other than gossip
+// unencrypted gossip, so this function sends an HTTP request, to which ports other than gossip
 // respond.
 func (g *Gossip) identifyPort(ctx context.Context, addr netip.AddrPort, joinError string) string {
 	wasClosedByPeer := strings.Contains(joinError, "EOF") || strings.Contains(joinError, "connection reset")

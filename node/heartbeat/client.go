@@ -132,9 +132,8 @@ func (k *Client) open(ctx context.Context, node string) *leaderConn {
 		defer cancel()
 		wasLost := k.runConn(ctx, node, c)
 		close(c.closed)
-		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms
-		// is suspected. So another heartbeat follows immediately. It opens a new connection, because
-		// closed is already closed.
+		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms is suspected,
+		// so another heartbeat follows immediately. It opens a new connection, because closed is already closed.
 		if wasLost {
 			k.o.Trigger()
 		}

@@ -185,7 +185,7 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 }
 
 // parse decodes a heartbeat that was received on c. It returns false and writes a log line if the heartbeat is
-// invalid, or if it names another server than the one that c has authenticated.
+// invalid, or if it names a server other than the one that c has authenticated.
 func (s *Server) parse(frame []byte, c *peer.Conn) (hb ack.Heartbeat, ok bool) {
 	err := hb.UnmarshalBinary(frame)
 	isOfPeer := string(hb.Node) == c.Node() && hb.Server == consensus.ServerID(c.Node(), c.Peer().Disk)

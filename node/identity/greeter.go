@@ -91,9 +91,9 @@ type Greeter struct {
 // that the leader sends Raft heartbeats to this node, and then one after the other. In a greeting,
 // both nodes exchange statements about their disks. The nodes use the resulting records when there is no leader.
 //
-// Each greeting opens a connection, which wakes both nodes. So a voter that has received the current
-// statement gets no other greeting for greetAllWithin. A voter that has restarted greets this node,
-// but that greeting is not trusted: this node greets it back at the address that gossip has for it.
+// Each greeting opens a connection, which wakes both nodes, so a voter that has received the current statement gets
+// no other greeting for greetAllWithin. A voter that has restarted greets this node, but that greeting is not
+// trusted: this node greets it back at the address that gossip has for it.
 func (g *Greeter) Run(ctx context.Context) {
 	for _, server := range g.View.OtherVoters() {
 		g.Background.Go(func() { g.greetFirst(ctx, server) })

@@ -84,8 +84,7 @@ func (l *Leadership) FetchIdleShards(ctx context.Context, id shardmap.NodeID) *l
 type StagedIdleRequest struct {
 	// Number is the number of earlier requests to this node in the same map change.
 	Number int `json:"number,omitempty"`
-	// Held means that the request is about the shards that the open proposal moves away from the
-	// node.
+	// Held is set if the request is about the shards that the open proposal moves away from the node.
 	Held bool `json:"held,omitempty"`
 }
 

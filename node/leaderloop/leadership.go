@@ -41,7 +41,7 @@ type Leadership struct {
 
 	policyLock chan struct{} // cap 1: a lock for changes of the policy
 	loopEnded  chan struct{} // closed when the leader loop has ended
-	// ready means that the state contains all entries that earlier leaders committed.
+	// ready is set if the state contains all entries that earlier leaders committed.
 	ready            atomic.Bool
 	reconciler       *membership.Reconciler
 	reportedSettings settingsTable

@@ -32,9 +32,9 @@ type missingMap struct {
 	epoch shardmap.Epoch
 }
 
-// shouldNudge reports whether the leader must nudge because of a heartbeat of node, and records the
-// nudge. Each nudge writes a log entry. lacksMap means that the process lacks the committed map. A
-// process that has just started is nudged in any case, because it may lack other entries.
+// shouldNudge reports whether the leader must nudge because of a heartbeat of node, and records the nudge. Each
+// nudge writes a log entry. lacksMap is set if the process lacks the committed map. A process that has just started
+// is nudged in any case, because it may lack other entries.
 func (n nudges) shouldNudge(node shardmap.NodeID, missing missingMap, lacksMap bool, now time.Time) bool {
 	last, known := n[node]
 	switch {

@@ -171,7 +171,7 @@ func (b *Bootstrapper) grantPromise(requester string, binding bool) error {
 	return b.storePromise(requester)
 }
 
-// withdrawStale withdraws the promise to another node than requester if that node no longer needs
+// withdrawStale withdraws the promise to a node other than requester if that node no longer needs
 // the promise.
 func (b *Bootstrapper) withdrawStale(ctx context.Context, requester string) error {
 	current, err := b.currentPromise()

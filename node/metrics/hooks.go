@@ -87,7 +87,7 @@ func (m *Hooks) RecordStart(call *ackagent.HookCall) {
 	}
 }
 
-// RecordEnd records that a call has ended after d. wasAborted means that the call was not needed any more.
+// RecordEnd records that a call has ended after d. wasAborted is set if the call was not needed any more.
 func (m *Hooks) RecordEnd(call *ackagent.HookCall, result *ackagent.HookResult, wasAborted bool, d time.Duration) {
 	hook, outcome := call.Kind.String(), hookResultOK
 	switch {

@@ -24,8 +24,8 @@ const (
 	// maxSessionsPerNode is the largest number of mux sessions from one node: the session on which it
 	// opens streams, and some draining sessions.
 	maxSessionsPerNode = 4
-	// Without a cluster secret, a node can claim any name. So the sessions and streams of one origin
-	// are also limited. The limits are higher, because many nodes may share an address.
+	// Without a cluster secret, a node can claim any name, so the sessions and streams of one
+	// origin are also limited. The limits are higher, because many nodes may share an address.
 	maxSessionsPerOrigin = 64
 	maxStreamsPerOrigin  = 8 * mux.MaxStreams
 	// maxWebSocketSessionsPerNode is the limit for the sessions of resumable WebSockets. Their streams
@@ -39,9 +39,9 @@ const (
 	maxSessions = 1024
 )
 
-// Pool contains the multiplexed streams to other nodes, and serves the mux sessions that other nodes
-// open. A node has one pool for requests and one for resumable WebSockets. So long-lived streams use
-// no capacity of short requests, and their data does not delay them.
+// Pool contains the multiplexed streams to other nodes, and serves the mux sessions that other
+// nodes open. A node has one pool for requests and one for resumable WebSockets, so long-lived
+// streams use no capacity of short requests, and their data does not delay them.
 type Pool struct {
 	// Outgoing contains the sessions that this node has opened.
 	Outgoing     *mux.SessionSet

@@ -112,7 +112,7 @@ func instanceHooks(conf *config.Config, upstream string, dial func(context.Conte
 	return client
 }
 
-// dialAbsentInstance refuses the connection to an app instance that is no longer configured. So its
-// shards move unreleased, as after a crash of the app. That does not prove that the process has ended: a
-// process that still runs may write with its old epoch.
+// dialAbsentInstance refuses the connection to an app instance that is no longer configured, so its
+// shards move unreleased, as after a crash of the app. That does not prove that the process has
+// ended: a process that still runs may write with its old epoch.
 func dialAbsentInstance(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED }

@@ -38,9 +38,9 @@ func NewInFlight(shards int) *InFlight {
 	return f
 }
 
-// Begin counts one more request for the shard. The caller must call release when the request has ended. The
-// caller must read the routing table and the lease after Begin. The agent stops a shard in the opposite
-// order: it replaces the table and then reads the count. So at least one of the two sees the other.
+// Begin counts one more request for the shard. The caller must call release when the request has ended. The caller
+// must read the routing table and the lease after Begin. The agent stops a shard in the opposite order: it replaces
+// the table and then reads the count. As a result, at least one of the two sees the other.
 func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
 	counter := &f.shardCounts[shard]
 	counter.count.Add(1)

@@ -1,8 +1,8 @@
 // Package writelimit limits how long an app in another process may write the state of its shards without
 // contact to its node.
 //
-// Such an app continues to run when its node is killed, and another node may then own its shards. So the
-// node tells the app for how long it may still write, in one of two ways:
+// Such an app continues to run when its node is killed, and another node may then own its shards, so the node tells
+// the app for how long it may still write, in one of two ways:
 //
 //   - The node calls the hook alive of each app instance several times within that time (Limit.RunHook).
 //   - The app sends GET /v1/owned to its node (Limit.ForOwned).

@@ -123,8 +123,8 @@ func (s *Session) handleStreamFrame(st *Stream, f frame) error {
 	return nil
 }
 
-// lookupStream returns the stream of a frame, or nil if the frame must be ignored. opened means that
-// the frame opens it.
+// lookupStream returns the stream of a frame, or nil if the frame must be ignored. opened reports
+// whether the frame opens it.
 func (s *Session) lookupStream(f frame) (st *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

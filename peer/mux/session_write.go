@@ -56,7 +56,7 @@ func (s *Session) mustKeepOrderLocked(typ frameType, stream uint32) bool {
 func (s *Session) carriesWebSockets() bool { return s.budget.limit > MaxStreams }
 
 // enqueueData queues data of a stream. It returns false if the queue is too long; the stream is
-// then woken when the queue may have space. bulk means that the data is a part of a write that
+// then woken when the queue may have space. bulk is set if the data is a part of a write that
 // exceeds one frame. If no write is in progress, the caller writes the queue itself, as far as the
 // socket accepts it without blocking.
 //

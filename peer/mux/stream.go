@@ -129,7 +129,7 @@ type deadline struct {
 	timer   *time.Timer // calls the function of startTimer; nil until a goroutine has waited
 }
 
-// set sets the deadline. waiting means that a goroutine waits now; if so, onExpiry is called at the
+// set sets the deadline. waiting is set if a goroutine waits now; if so, onExpiry is called at the
 // deadline.
 func (d *deadline) set(t time.Time, waiting bool, onExpiry func()) {
 	d.time = t

@@ -28,7 +28,7 @@ func (st *Stream) receive(p []byte) error {
 	return nil
 }
 
-// handleEnd records that the peer has ended its direction. readClosed means that the peer does not
+// handleEnd records that the peer has ended its direction. readClosed is set if the peer does not
 // read any more either.
 func (st *Stream) handleEnd(readClosed bool) {
 	st.mu.Lock()

@@ -139,8 +139,8 @@ func cutDirective(list []byte) (first, rest []byte) {
 	return bytes.TrimSpace(list[:length]), list[length+1:]
 }
 
-// directiveLen returns the length of the first directive of a list. inQuotes means that a quoted
-// string in it is not terminated.
+// directiveLen returns the length of the first directive of a list. inQuotes reports whether a
+// quoted string in it is not terminated.
 func directiveLen(list []byte) (length int, inQuotes bool) {
 	for i := 0; i < len(list); i++ {
 		switch c := list[i]; {

@@ -24,8 +24,8 @@ func (delays *ParkDelays) Init() {
 	delays.AfterReturn.Store(int64(ReturnSoon))
 }
 
-// Delay returns how long a connection must be idle. returnedSoon means that it was parked before, and
-// its client sent the next request soon.
+// Delay returns how long a connection must be idle. returnedSoon is set if it was parked before, and its client
+// sent the next request soon.
 func (delays *ParkDelays) Delay(returnedSoon bool) time.Duration {
 	if returnedSoon {
 		return time.Duration(delays.AfterReturn.Load())

@@ -127,7 +127,7 @@ func (c *Conn) ReleaseEmptyBuffers() {
 func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 
 // ReleaseBuffers discards all buffered bytes and returns the buffers to the pool. It must be called
-// last, after Close, by the goroutine that has used the Conn.
+// last, after Close, by the goroutine that used the Conn.
 func (c *Conn) ReleaseBuffers() {
 	c.in.readPos, c.in.writePos = 0, 0
 	c.in.releaseEmptyBuffer()
@@ -136,8 +136,8 @@ func (c *Conn) ReleaseBuffers() {
 }
 
 // Close closes the connection, so that reads and writes in progress fail. Any goroutine may call
-// it, more than once. If a response was aborted whose length is delimited by the end of the
-// connection, Close sends a TCP reset. With a FIN, the response would look complete.
+// it, more than once. If the aborted response is delimited by the end of the connection, Close
+// sends a TCP reset, because the response would look complete after a FIN.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -173,7 +173,8 @@ func (c *Conn) WaitingStopped() bool {
 }
 
 // RequestPark ends a wait for the first byte of a request with ErrParkRequested, unless data has
-// arrived. It has no effect if no goroutine waits, or on later waits. Any goroutine may call it.
+// arrived. It affects neither later waits nor a connection on which no goroutine waits. Any
+// goroutine may call it.
 func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()
@@ -198,8 +199,8 @@ func (c *Conn) StopRead() {
 	in.unpark()
 }
 
-// StopWrite makes current and future writes to the socket fail with os.ErrDeadlineExceeded. With
-// it, a goroutine stops sending a body that the receiver does not accept. Reads are not affected.
+// StopWrite makes current and future writes to the socket fail with os.ErrDeadlineExceeded. It
+// stops a goroutine from sending a body that the receiver does not accept. Reads are not affected.
 // Any goroutine may call StopWrite. It cannot be undone.
 func (c *Conn) StopWrite() {
 	c.out.stopped.Store(true)

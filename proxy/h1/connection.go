@@ -21,8 +21,8 @@ func (h *Header) parseConnection() *Error {
 			if !h.lenient {
 				return errInvalidConnection
 			}
-			// The element is no token, so it names no field. It may be a mistyped "close";
-			// therefore the connection ends after this message.
+			// The element is not a token, so it names no field. It may be a mistyped "close", so
+			// the connection ends after this message.
 			h.connOptions |= optClose
 			h.repairs |= ignoredConnectionOption
 		case h.addOption(option):
@@ -78,7 +78,7 @@ func (h *Header) addOption(option []byte) bool {
 const protectedFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
 
 // markNotForwarded marks the lines of the field name, so that they are not forwarded. It does not
-// mark the fields in protectedFields: without them, the message would have another meaning at the
+// mark the fields in protectedFields: without them, the message would mean something else at the
 // next hop. A sender that names one of them violates RFC 9110 section 7.6.1, or attempts request
 // smuggling.
 func (h *Header) markNotForwarded(name []byte) {

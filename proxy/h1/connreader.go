@@ -81,8 +81,8 @@ func (in *connReader) setReadTimeout(timeout time.Duration) error {
 	return in.setReadTimeoutFrom(time.Time{}, timeout)
 }
 
-// setReadTimeoutFrom is setReadTimeout for a caller that has just read the clock: the timeout
-// begins at now. If now is zero, it begins with the call.
+// setReadTimeoutFrom is like setReadTimeout, but the timeout starts at now, so that a caller that
+// has just read the clock need not read it again. Zero means the current time.
 func (in *connReader) setReadTimeoutFrom(now time.Time, timeout time.Duration) error {
 	if timeout <= 0 {
 		if in.deadline.IsZero() {
@@ -314,10 +314,10 @@ func (in *connReader) endRequestWait() (stopped, parkRequested bool) {
 	return in.mu.stopWaiting, parkRequested
 }
 
-// checkAfterWait returns the result of a wait for a request that a deadline has ended. That is the
-// deadline of the timeout, or a past deadline that StopWaiting or RequestPark has set. It removes the deadline and
-// checks for data once more. Reason: after a pause of the process, a request may have arrived before
-// the deadline expired. waitErr is the result if none of this applies.
+// checkAfterWait returns the result of a wait for a request that a deadline ended: the timeout, or
+// a past deadline set by StopWaiting or RequestPark. It removes the deadline and checks for data
+// once more, because a request may have arrived before the deadline while the process was paused.
+// waitErr is the result if none of this applies.
 func (in *connReader) checkAfterWait(stopped, parkRequested bool, waitErr error) error {
 	if err := in.setReadDeadline(time.Time{}); err != nil {
 		return err
@@ -337,8 +337,8 @@ func (in *connReader) checkAfterWait(stopped, parkRequested bool, waitErr error)
 	return waitErr
 }
 
-// tryFillAtEnd is tryFill at the end of a wait. If there is no data and Options.CloseWriteAfterIdle
-// is set, it also closes the sending side.
+// tryFillAtEnd is like tryFill, for the end of a wait. If there is no data and
+// Options.CloseWriteAfterIdle is set, it also closes the sending side.
 func (in *connReader) tryFillAtEnd() (bool, error) {
 	if sock := in.sock; sock != nil && in.closeWriteAfterIdle {
 		sock.closeWriteIfEmpty = true

@@ -33,8 +33,8 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	return n, nil, nil
 }
 
-// wantedSpace returns the number of bytes of buffer that are useful for the rest of b, or for the
-// data that must be copied before splice can continue.
+// wantedSpace returns how much buffer is useful for the rest of b, or for the data that must be
+// copied before splice can continue.
 func (w *Writer) wantedSpace(b *Body) int {
 	if buffered := b.in.buffered(); buffered > 0 && w.canSplice(b) {
 		return min(buffered, streamBuffer)
@@ -48,9 +48,9 @@ func (w *Writer) wantedSpace(b *Body) int {
 	return streamBuffer
 }
 
-// copyAvailable moves available data of b into dst, which must have at least one byte and be a part
-// of the buffer of w. If no data is available, it sends the buffered data. If there is none, it waits
-// for more data. In both cases it returns zero, and the caller must call it again with a new dst.
+// copyAvailable moves available data of b into dst, which must be a non-empty part of the buffer of
+// w. If no data is available, it sends the buffered data. If there is none, it waits for more data.
+// In both cases it returns zero, and the caller must call it again with a new dst.
 func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 	n, rerr = b.readAvailable(dst)
 	if n == 0 && errors.Is(rerr, errNeedMore) {
@@ -59,7 +59,7 @@ func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 		}
 		n, rerr = b.readSoon(dst)
 		if n == 0 && errors.Is(rerr, errNeedMore) {
-			w.releaseEmptyBuffer() // dst is part of this buffer, so it is not valid any more
+			w.releaseEmptyBuffer() // dst is part of this buffer, so it is no longer valid
 			return 0, b.AwaitData(), nil
 		}
 	}
@@ -87,9 +87,9 @@ func (b *Body) readAvailable(dst []byte) (int, error) {
 }
 
 // copyBuffered copies buffered data of b into dst, across chunk boundaries. It returns without an
-// error when dst is full. Otherwise it returns the number of copied bytes, and the reason why there
-// are no more: errNeedMore if no data is buffered any more, io.EOF at the end of the body, or the
-// error of a malformed body.
+// error when dst is full. Otherwise it returns the number of copied bytes, and why there are no
+// more: errNeedMore if the buffer is empty, io.EOF at the end of the body, or the error of a
+// malformed body.
 func (b *Body) copyBuffered(dst []byte) (int, error) {
 	n := 0
 	for n < len(dst) {

@@ -4,25 +4,25 @@ package h1
 // framing of the message and removes only the hop-by-hop fields.
 type Edit struct {
 	// Drop contains the known fields to remove. HopByHop fields, fields that Connection names, Host
-	// and the framing fields are always removed; the last two are generated again.
+	// and the framing fields are always removed; the last two are regenerated.
 	Drop FieldSet
 	// Extra contains complete header lines to append, each ending in CRLF. They are not validated.
 	Extra []byte
-	// Replace contains new values of header lines, in the order of the lines. A line that is removed
-	// stays removed. A replaced or removed line must not be a Host or a framing field.
+	// Replace contains new values of header lines, in the order of the lines. A removed line stays
+	// removed. A replaced or removed line must not be a Host or a framing field.
 	Replace []FieldValue
-	// Host replaces the Host of the request. Empty means that the original Host is kept, or that an
-	// empty one is added.
+	// Host replaces the Host of the request. If it is empty, the original Host is kept, or an empty
+	// one added.
 	Host []byte
 	// Date is added to a final response without Date. Empty means that no Date is added.
 	Date []byte
-	// Kind and Size set the framing of the body for the next hop. Zero means that of the message,
+	// Kind and Size set the framing of the body for the next hop. Zero keeps that of the message,
 	// with two exceptions. A response that is delimited by the end of the connection is sent in
 	// chunks. A chunked response to an HTTP/1.0 client is delimited by the end of the connection. A
 	// response to HEAD and a 304 response keep their header fields.
 	Kind Kind
 	Size int64 // for Length
-	// ToHTTP10 means that the receiver of a response uses HTTP/1.0.
+	// ToHTTP10 is set if the receiver of a response uses HTTP/1.0.
 	ToHTTP10 bool
 	// Close adds Connection: close. A response that is delimited by the end of the connection
 	// always has it.

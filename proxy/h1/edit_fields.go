@@ -2,10 +2,10 @@ package h1
 
 import "bytes"
 
-// EditFields removes and adds header lines of a response that has been read, as if the app had sent it in
-// this form. removes reports whether the lines with a name are removed; nil means none. added contains
-// complete lines. Neither may concern the fields that frame the message or belong to the connection. The
-// results of earlier calls of the methods of r stay valid.
+// EditFields removes and adds header lines of a response that has been read, as if the app had sent it in this
+// form. removes reports whether to remove the lines with a given name; nil removes none. added contains complete
+// lines. Neither may affect fields that frame the message or belong to the connection. The results of earlier calls
+// of the methods of r stay valid.
 func (r *Response) EditFields(removes func(name []byte) bool, added []byte) {
 	h := &r.Header
 	raw := make([]byte, 0, len(h.raw)+len(added))

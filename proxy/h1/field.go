@@ -2,13 +2,13 @@ package h1
 
 import "shardway/internal/fieldname"
 
-// Field is the number of a header field that the proxy treats specially. With numbers, a filter for
-// fields is one bit test.
+// Field identifies a header field that the proxy treats specially. Because it is a small number, a
+// set of fields can be tested with one bit operation.
 type Field uint8
 
 // The known fields.
 const (
-	// FieldOther is any field without its own number.
+	// FieldOther is any other field.
 	FieldOther Field = iota + 1
 	FieldHost
 	FieldContentLength
@@ -47,10 +47,9 @@ const (
 	FieldShardwayStream
 	FieldShardwayHold
 	// FieldShardwayOther is any other field whose name starts with Shardway-. It includes names
-	// that would start with Shardway- if each byte that is neither a letter nor a digit were a
-	// hyphen.
+	// that would start with Shardway- if every byte other than letters and digits were a hyphen.
 	FieldShardwayOther
-	// FieldLookalike is a field whose name equals that of a known field if _ and other special
+	// FieldLookalike is a field whose name becomes that of a known field once _ and other special
 	// characters are replaced by hyphens. CGI, WSGI and PHP do not distinguish the two names.
 	FieldLookalike
 	// FieldFramingLookalike is a lookalike of Content-Length or Transfer-Encoding. Requests with
@@ -76,8 +75,8 @@ const (
 	Forwarding = FieldSet(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther | 1<<FieldXRealIP)
 	// Lookalikes contains the fields whose names resemble those of known fields. They are removed
-	// from every request, even if a trusted proxy has sent it: the proxy itself uses hyphens, but
-	// may have forwarded a field of its client.
+	// from every request, even one from a trusted proxy: the proxy itself uses hyphens, but may
+	// have forwarded its client's field.
 	Lookalikes = FieldSet(1<<FieldLookalike | 1<<FieldFramingLookalike)
 )
 

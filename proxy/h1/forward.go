@@ -139,8 +139,8 @@ func (p *headerPass) putLines() {
 	p.putLineRange(h.lines[next:], unwritten, endOfFields)
 }
 
-// putLineRange writes those of the adjacent lines that are forwarded. They occupy the raw header
-// from unwritten to end. It copies adjacent unchanged lines together.
+// putLineRange writes the forwarded ones of the adjacent lines, which occupy the raw header from
+// unwritten to end. It copies adjacent unchanged lines together.
 func (p *headerPass) putLineRange(lines []line, unwritten, end uint32) {
 	h := p.header
 	for i := range lines {

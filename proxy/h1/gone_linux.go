@@ -14,9 +14,9 @@ func peerGone(fd uintptr) bool { return pollNow(fd, unix.POLLRDHUP) != 0 }
 // error.
 func readWouldBlock(fd uintptr) bool { return pollNow(fd, unix.POLLIN|unix.POLLRDHUP) == 0 }
 
-// pollNow returns those of events, and of POLLERR and POLLHUP, that have occurred. It costs as much
-// as recv with MSG_PEEK, and also detects a FIN that follows unread bytes. It is unix.Ppoll with a
-// zero timeout, but does not inform the scheduler, because it does not block.
+// pollNow returns which of events, POLLERR and POLLHUP have occurred. It costs as much as recv with MSG_PEEK, and
+// also detects a FIN that follows unread bytes. It is like unix.Ppoll with a zero timeout, but does not notify the
+// scheduler, because it never blocks.
 func pollNow(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	var now unix.Timespec

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGone reports whether the peer has closed its side or the connection has failed. Unread bytes
-// hide that on these systems. It does not block.
+// peerGone reports whether the peer has closed its side or the connection has failed. On these systems, unread
+// bytes hide this. It does not block.
 func peerGone(fd uintptr) bool {
 	n, err := peek(fd)
 	return n == 0 && err == nil || err != nil && !errors.Is(err, unix.EAGAIN)

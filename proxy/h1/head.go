@@ -55,7 +55,8 @@ const (
 	optUpgrade
 )
 
-// maxReusedHeader is the largest buffer, in bytes, that a Header keeps for its next message.
+// maxReusedHeader is the maximum size, in bytes, of the buffer that a Header keeps for its next
+// message.
 const maxReusedHeader = 16 << 10
 
 // reset prepares h for the next message, and keeps its memory.
@@ -72,7 +73,8 @@ func (h *Header) reset() {
 // MemorySize returns the size in bytes of the header and of the index of its lines.
 func (h *Header) MemorySize() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
 
-// Compact releases the unused capacity of the index, for a header that is kept for a long time.
+// Compact releases the index's unused capacity. It is meant for headers that are kept for a long
+// time.
 func (h *Header) Compact() { h.lines = slices.Clone(h.lines) }
 
 // Clear drops the header and releases its memory. Earlier results of its methods stay valid.
@@ -174,8 +176,8 @@ func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].notForwarded
 func (h *Header) ContentLength() int64 { return h.length }
 
 // parseLines parses the lines of data, the part of a header that has been read. It continues after
-// the last line that an earlier call has parsed. When the empty line has arrived, it returns the
-// length of the header, and before that zero. parseStartLine parses the start line without its CRLF.
+// the last line that an earlier call has parsed. It returns the length of the header once the empty
+// line has arrived, and zero before that. parseStartLine parses the start line without its CRLF.
 func (h *Header) parseLines(data []byte, maxLines int, parseStartLine func([]byte) *Error) (int, *Error) {
 	for {
 		rest := data[h.parsedLen:]
@@ -242,8 +244,8 @@ func (h *Header) addLine(text []byte, next uint32) *Error {
 	return nil
 }
 
-// checkFramingField validates the value of a field that determines where the message ends or for
-// which host it is. It accepts all other fields.
+// checkFramingField validates the value of a field that determines where the message ends or which
+// host it is for. It accepts all other fields.
 func (h *Header) checkFramingField(field Field, value []byte) *Error {
 	repeated := h.knownFields.Has(field)
 	switch field { //nolint:exhaustive // the other fields do not frame the message
@@ -264,7 +266,7 @@ func (h *Header) checkFramingField(field Field, value []byte) *Error {
 	return nil
 }
 
-// parseContentLength parses a Content-Length line. repeated means that it is not the first one.
+// parseContentLength parses a Content-Length line. repeated is set for all but the first line.
 func (h *Header) parseContentLength(value []byte, repeated bool) *Error {
 	if repeated && !h.lenient {
 		return errRepeatedContentLength

@@ -105,8 +105,8 @@ func (h *headerReader) reportGrowth() {
 	}
 }
 
-// reportEnd reports that the header has been read. StopHeader may have set a deadline that has
-// passed.
+// reportEnd reports that the header has been read. It clears the deadline, because StopHeader may
+// have set one in the past.
 func (h *headerReader) reportEnd() {
 	n := h.reportedBytes
 	h.reportedBytes = 0
@@ -173,8 +173,8 @@ func (c *Conn) SetLimits(maxHeaderBytes, maxTargetBytes, maxHeaderLines int) {
 	c.in.maxSize = max(c.headers.maxBytes, c.in.initialSize)
 }
 
-// StopHeader ends the reading of a header that was reported to Options.OnHeaderMemory, as if
-// Timeouts.Header had passed. Any goroutine may call it until the end of the header was reported.
+// StopHeader stops reading a header that was reported to Options.OnHeaderMemory, as if
+// Timeouts.Header had passed. Any goroutine may call it until the end of the header is reported.
 func (c *Conn) StopHeader() {
 	in := &c.in
 	in.mu.Lock()

@@ -2,18 +2,17 @@ package h1
 
 import "strconv"
 
-// Kind is the way in which the end of a body is determined.
+// Kind is how the end of a body is determined.
 type Kind uint8
 
 const (
 	// NoBody means that the message ends with its header.
 	NoBody Kind = iota + 1
-	// Length means that the number of bytes in Content-Length follows, which may be zero.
+	// Length means that the body has the length given by Content-Length, which may be zero.
 	Length
 	// Chunked means that chunks and a trailer section follow.
 	Chunked
-	// UntilClose means that all data until the peer closes the connection is the body. It is
-	// possible only for responses.
+	// UntilClose means that the body ends when the peer closes the connection. It is possible only for responses.
 	UntilClose
 )
 

@@ -29,7 +29,7 @@ type line struct {
 	next                 uint32 // start of the next line
 	field                Field
 	isPlain              bool // formatted as "name:value" or "name: value"
-	// notForwarded means that the line is not copied to a forwarded header: Connection names the
+	// notForwarded is set if the line is not copied to a forwarded header: Connection names the
 	// field, the line is a Trailer line that announces dropped trailers, or the name is invalid.
 	notForwarded bool
 }
@@ -109,8 +109,8 @@ func nameError(text []byte, invalidAt int) *Error {
 }
 
 // hasNoControlBytes reports whether b contains no control byte except HTAB. It checks eight bytes
-// at a time, because most bytes of a header belong to values. A false alarm of that check is resolved
-// by checking the eight bytes one by one.
+// at a time, because most bytes of a header belong to values. Since that check can report false
+// positives, it is confirmed byte by byte.
 func hasNoControlBytes(b []byte) bool {
 	const (
 		ones  = 0x0101010101010101 // the lowest bit of each byte

@@ -18,7 +18,7 @@ const (
 	// lingerSilence is the maximum time in which the peer neither sends nor acknowledges data.
 	lingerSilence = 5 * time.Second
 	// lingerAfterWholeRequest is the maximum time for a peer that has sent its complete request and
-	// has acknowledged the complete response. Only pipelined requests could still arrive then.
+	// has acknowledged the complete response. By then, only pipelined requests could still arrive.
 	lingerAfterWholeRequest = time.Second
 	// maxLinger is the maximum duration of a lingering close.
 	maxLinger = 30 * time.Second
@@ -38,9 +38,9 @@ func (c *Conn) CloseWrite() bool {
 // read it (RFC 9112 section 9.6). CloseLinger sends a FIN, and then reads and discards data until
 // the client closes its side.
 //
-// CloseLinger also ends after 5 s in which the client neither sends nor acknowledges data, and
-// after 30 s in any case. After a complete request, it ends after 1 s without data if the client
-// has acknowledged everything and the kernel reports that (Linux). Options.Lingering may end it
+// CloseLinger also ends after the client has neither sent nor acknowledged data for 5 s, and after
+// 30 s in any case. After a complete request, it ends after 1 s without data if the client has
+// acknowledged everything and the kernel reports that (Linux). Options.Lingering may end it
 // earlier. The caller must have flushed.
 func (c *Conn) CloseLinger(request LingerAfter) {
 	defer func() { _ = c.Close() }() // an error does not matter, because the connection is unused
@@ -71,7 +71,7 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 }
 
 // dropUntilDeadline reads and discards data until the read deadline or another error. received
-// reports whether data has arrived.
+// reports whether any data arrived.
 func dropUntilDeadline(nc net.Conn, sink []byte) (received bool, err error) {
 	for {
 		n, err := nc.Read(sink)
@@ -101,7 +101,7 @@ type lingerState struct {
 	unacked      int       // number of bytes that the peer had not acknowledged at the last check; -1 means unknown
 }
 
-// isOver reports whether the connection must be closed now. received means that data has arrived
+// isOver reports whether the connection must be closed now. received is set if data has arrived
 // since the last call. unacked is the current number of unacknowledged bytes, or -1 if it is
 // unknown.
 func (l *lingerState) isOver(now time.Time, received bool, unacked int) bool {
@@ -188,8 +188,8 @@ func (g *Lingering) Len() int {
 
 // CloseLast closes a connection whose peer has declared its last request, after everything has been
 // read. If no further data has arrived, CloseLast closes the connection immediately: RFC 9112
-// section 9.6 forbids the peer to send another request. It does not wait for the peer's FIN, which
-// halves the cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
+// section 9.6 forbids the peer to send another request. Not waiting for the peer's FIN halves the
+// cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
 func (c *Conn) CloseLast() {
 	// Without a socket there may be TLS, and the peer still sends a close_notify.
 	isSilent := c.in.sock != nil && c.in.buffered() == 0 && c.out.err == nil && c.in.sock.closeWriteIfSilent(c.in.smallBuf[:])
@@ -212,7 +212,7 @@ func (c *Conn) Abort() error {
 	return resetConn(c.nc)
 }
 
-// resetConn closes nc in the way that Abort describes: first the socket, and then its wrappers.
+// resetConn closes nc as described at Abort: first the socket, then its wrappers.
 func resetConn(nc net.Conn) error {
 	socket := nc
 	for next := unwrap(nc); next != nil; next = unwrap(next) {

@@ -18,7 +18,7 @@ type MuxStream interface {
 	// side or the stream breaks. stop ends the watch. It returns true if gone has not been called
 	// and will not be called.
 	WatchDisconnect(gone func()) (stop func() bool)
-	// NotifyReadable arranges that wake is called once, when Read would not block any more. A
+	// NotifyReadable arranges for wake to be called once, when Read would no longer block. A
 	// deadline and a closed stream also count. If Read would not block now, NotifyReadable returns
 	// false and does not call wake. wake must not block, and must not use the stream.
 	NotifyReadable(wake func()) bool

@@ -30,12 +30,12 @@ const (
 )
 
 // ReadsSocketDirectly reports whether c reads from its socket without TLS or multiplexing in
-// between. Then a readable socket means that c has data to read, and SendChecked can check the
+// between. If so, a readable socket means that c has data to read, and SendChecked can check the
 // connection before it sends.
 func (c *Conn) ReadsSocketDirectly() bool { return c.in.sock != nil }
 
-// SetWakeup sets a function that Close, Abort, StopWaiting and StopRead call. With it, an owner
-// that does not wait in a read notices these calls. nil removes it. The function must not block.
+// SetWakeup sets a function that Close, Abort, StopWaiting and StopRead call. It lets an owner that
+// is not blocked in a read notice these calls. nil removes it. The function must not block.
 func (c *Conn) SetWakeup(wakeup *func()) { c.wakeup.Store(wakeup) }
 
 // wakeup is a function that can be replaced and called from any goroutine.
@@ -49,8 +49,8 @@ func (w *wakeup) call() {
 }
 
 // TryReadRequest reads the next request header into req without blocking. It reads from the socket
-// at most once. After ParseComplete, req is ready as after ReadRequest. After any other result the
-// read buffer is unchanged, except for bytes that were appended.
+// no more than once. After ParseComplete, req is ready as after ReadRequest. After any other result
+// the read buffer is unchanged, except for bytes that were appended.
 func (c *Conn) TryReadRequest(req *Request) ParseResult {
 	req.reset()
 	req.method = nil
@@ -150,7 +150,7 @@ func (c *Conn) ConsumeResponse(res *Response) {
 
 // SendCheckedNonblock ends the message and checks the connection like SendChecked. It sends only
 // the data that the socket accepts without blocking, and keeps the rest buffered for Flush. A
-// precondition that is set before Flush limits its time.
+// precondition set before Flush limits the time of that Flush.
 func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.appendEnd(trailers); err != nil {

@@ -22,9 +22,8 @@ type Options struct {
 	// header is complete or has failed, OnHeaderMemory is called with the negative sum. Between the
 	// first and the last call, StopHeader may be called.
 	OnHeaderMemory func(delta int)
-	// Direct promises that SyscallConn and Read return the same bytes, without TLS and without data
-	// that was read in advance. It is implied for *net.TCPConn and *net.UnixConn. With it, an idle
-	// Conn needs no buffer.
+	// Direct promises that SyscallConn and Read see the same bytes, without TLS or read-ahead in
+	// between. It is implied for *net.TCPConn and *net.UnixConn. An idle Conn then needs no buffer.
 	Direct bool
 	// CloseWriteAfterIdle makes a wait for a request that ends without data close the sending side
 	// (FIN) of a plain socket, in the same step as the last check for data. Without it, a request
@@ -34,8 +33,8 @@ type Options struct {
 	Lingering *Lingering
 }
 
-// Timeouts contains the time limits of a Conn. Zero means no limit. The limits are accurate to within
-// 1/16: a deadline that is close enough is not set again, because setting one is expensive.
+// Timeouts contains the time limits of a Conn. Zero means no limit. The limits are accurate to
+// within 1/16: because setting a deadline is expensive, one that is close enough is kept.
 type Timeouts struct {
 	// FirstByte limits the wait for the first byte of a header. It limits the idle time of a client, or
 	// the time to the first byte of a response.
@@ -46,10 +45,10 @@ type Timeouts struct {
 	Body time.Duration
 	// Write limits the time of one write to the socket.
 	Write time.Duration
-	// MinRate is the minimum rate of a body in bytes per second, averaged over the time spent waiting
-	// for data. The time in which no goroutine reads does not count. Zero means no minimum.
+	// MinRate is the minimum rate of a body in bytes per second, averaged over the time spent
+	// waiting for data. Time in which no goroutine reads does not count. Zero means no minimum.
 	MinRate int64
-	// RateGrace is how long a body may be waited for in total before MinRate is enforced.
+	// RateGrace is the total time spent waiting for a body before MinRate is enforced.
 	RateGrace time.Duration
 }
 

@@ -11,9 +11,9 @@ var ErrReady = errors.New("h1: data is available")
 
 // Watcher watches sockets from which no goroutine reads.
 type Watcher interface {
-	// Watch arranges that onReadable is called once, from another goroutine, when data, the end of
-	// the stream or an error arrives on conn. The caller must call unwatch to end the watch, even
-	// if conn has been closed. onReadable may still be called after unwatch.
+	// Watch arranges for onReadable to be called once, from another goroutine, when data, the end
+	// of the stream or an error arrives on conn. The caller must call unwatch to end the watch,
+	// even if conn has been closed. onReadable may still be called after unwatch.
 	Watch(conn net.Conn, onReadable func()) (unwatch func(), err error)
 }
 

@@ -1,7 +1,7 @@
 package h1
 
-// NewError returns an error for a violation that the caller has found: status is 4xx for a
-// request and 502 for a response.
+// NewError returns an error for a violation found by the caller. status is 4xx for a request and 502 for a
+// response.
 func NewError(status int, reason string) *Error { return &Error{status, reason} }
 
 // ParseHeader parses and validates the header section of a final response from memory, as

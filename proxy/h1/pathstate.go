@@ -10,7 +10,7 @@ const (
 	unackedAfter = deadAfter - 200*time.Millisecond
 	// minRetransmits is the minimum number of retransmissions without an acknowledgement for a dead
 	// path. minProbes is the minimum number of unanswered keepalive probes if no data is in flight.
-	// With a minimum of two, a single lost segment is not treated as a failure.
+	// They are two so that a single lost segment is not treated as a failure.
 	minRetransmits = 2
 	minProbes      = 2
 	// secondProbeAfter is when CheckPath triggers the second probe. The kernel sends the first
@@ -41,9 +41,9 @@ const (
 // arrived for a second although two probes were sent. A slow peer, or a peer that does not read,
 // still acknowledges data.
 //
-// If no data is in flight, CheckPath needs keepalive probes after one second (TCP_KEEPIDLE). The
-// caller that dials or accepts the connection must enable them. Without TCP the path always counts
-// as alive. Any goroutine may call CheckPath.
+// If no data is in flight, CheckPath needs keepalive probes after one second (TCP_KEEPIDLE).
+// Whoever dials or accepts the connection must enable them. Without TCP, the path always counts as
+// alive. Any goroutine may call CheckPath.
 func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
 	state, nextCheck = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
@@ -93,7 +93,7 @@ func (p path) state() (state PathState, probe bool, nextCheck time.Duration) {
 	if p.retransmits > 0 {
 		return p.stateOfOutgoingDirection(), false, probeTimeout
 	}
-	const firstProbeDue = deadAfter + probeTimeout // when the first probe should have been answered
+	const firstProbeDue = deadAfter + probeTimeout // by when the first probe should have been answered
 	switch {
 	case p.silent < firstProbeDue:
 		return PathAlive, false, firstProbeDue - p.silent
@@ -106,9 +106,8 @@ func (p path) state() (state PathState, probe bool, nextCheck time.Duration) {
 	return PathSuspect, needsProbe, probeTimeout
 }
 
-// stateOfOutgoingDirection returns the state of a path on which data is being retransmitted. Segments
-// that arrive in the meantime, such as the peer's own probes, do not prove that the outgoing direction
-// works.
+// stateOfOutgoingDirection returns the state of a path on which data is being retransmitted.
+// Arriving segments, such as the peer's own probes, do not prove that the outgoing direction works.
 func (p path) stateOfOutgoingDirection() PathState {
 	if p.retransmits >= minRetransmits && p.unacked >= unackedAfter {
 		return PathDead

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// pipeBytes is the maximum content of a pipe. A copy without splice needs the same amount, in
-	// the buffers of the two connections.
+	// pipeBytes is the maximum content of a pipe. Copying without splice needs as much, in the
+	// buffers of the two connections.
 	pipeBytes = 64 << 10
 	// maxPipes is the maximum number of pipes in use. Each pipe needs two file descriptors, and
 	// stays in use while its client reads slowly. Further responses are copied.

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// A response that reaches this package means that the app has run the request. If the proxy
-// rejected the response, the client would lose its result. Therefore each rule checks whether
-// different HTTP implementations could interpret the message differently. If they could, the
-// response is rejected: its meaning is unknown, and an attacker could make a client see a response
-// that no app has sent. Otherwise the response is repaired. If bytes that belong to no response
-// could follow, the connection to the app closes after it.
+// By the time a response arrives, the app has run the request, and rejecting the response would
+// lose the result for the client. Each rule therefore asks whether HTTP implementations could
+// interpret the message differently. If they could, the response is rejected: its meaning is
+// ambiguous, and an attacker could make a client see a response that no app sent. Otherwise the
+// response is repaired. If bytes that belong to no response could follow, the connection to the app
+// is closed after it.
 //
-// Invalid requests are always rejected: nothing has run, and the client learns how to correct the
-// request.
+// Invalid requests are always rejected: nothing has run yet, and the client learns what to correct.
 
 // repairs is the set of repairs of a response.
 type repairs uint16
@@ -55,9 +54,9 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// repairLine repairs a header line, without its CRLF, in place, and adds the repair to s. It reports
-// whether the line is valid now; parsed is then its result. err is the error with which parseFieldLine
-// has rejected the line.
+// repairLine repairs a header line, without its CRLF, in place, and adds the repair to s. It
+// reports whether the line is now valid, in which case parsed is the result. err is the error with
+// which parseFieldLine rejected the line.
 //
 // A framing field is not repaired, and its bytes stay unchanged, because a rejected header may be
 // parsed again from the same buffer. A field whose name is not a token is marked with notForwarded.
@@ -108,8 +107,8 @@ func (l *line) parseBadName(text []byte) bool {
 }
 
 // resemblesFramingName reports whether name contains the name of a framing field when all
-// characters other than letters are ignored. A non-ASCII letter whose upper case is an ASCII letter
-// is treated as that letter.
+// characters other than letters are ignored. A non-ASCII letter whose uppercase form is an ASCII
+// letter is treated as that letter.
 func resemblesFramingName(name []byte) bool {
 	letters := bytes.Map(func(r rune) rune {
 		if r < 'A' || r > 'Z' {
@@ -152,9 +151,10 @@ func replaceControlBytes(text []byte) bool {
 }
 
 // joinFoldedLine joins text, the next line, to the last header line of h in data if it is a
-// continuation line. It replaces the CRLF between them by two spaces. Then h must parse the joined
-// line again. joinFoldedLine does not join lines of known fields. It also does not join a line that
-// contains only white space, because some implementations regard it as the end of the header.
+// continuation line. It replaces the CRLF between them with two spaces, and the caller must parse
+// the joined line again. joinFoldedLine does not join lines of known fields. It also does not join
+// a line that contains only white space, because some implementations regard it as the end of the
+// header.
 func (h *Header) joinFoldedLine(data, text []byte) bool {
 	startsWithSpace := text[0] == ' ' || text[0] == '\t'
 	isContinuation := startsWithSpace && len(trimOWS(text)) > 0

@@ -24,8 +24,8 @@ var (
 	errExpectation        = &Error{417, "an Expect other than 100-continue"}
 )
 
-// Request is one validated request. It is reused for the next request. The zero value is ready to
-// use.
+// Request is one validated request. It can be reused for the next request. The zero value is ready
+// to use.
 type Request struct {
 	Header
 	// Body reads the body that follows the header.
@@ -57,8 +57,8 @@ func (c *Conn) ReadRequest(req *Request) error {
 	return c.ReadRequestAfter(time.Time{}, req)
 }
 
-// ReadRequestAfter is ReadRequest for a caller that has just read the clock: the time limit for the
-// first byte begins at now. Zero means that it begins with the call.
+// ReadRequestAfter is like ReadRequest, but the time limit for the first byte starts at now, so
+// that a caller that has just read the clock need not read it again. Zero means the current time.
 func (c *Conn) ReadRequestAfter(now time.Time, req *Request) error {
 	req.reset()
 	req.method = nil
@@ -263,8 +263,8 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 }
 
 // upgradeCarriesHTTP reports whether an Upgrade field requests a protocol that itself carries HTTP
-// requests: HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Those requests would not be
-// validated: they could be for any path of the app, with any field.
+// requests: HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Those requests would bypass
+// validation: they could have any path and any field.
 func upgradeCarriesHTTP(list []byte) bool {
 	for more := true; more; {
 		var element []byte
@@ -290,7 +290,7 @@ func hasElement(list []byte, lower string) bool {
 	return false
 }
 
-// Method returns the method in its original form.
+// Method returns the method as received.
 func (r *Request) Method() []byte { return r.method }
 
 // IsHead reports whether the method is HEAD, so that the response has no body whatever length it

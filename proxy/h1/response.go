@@ -21,8 +21,8 @@ type Response struct {
 
 	status int
 	kind   Kind // framing of the body
-	// strayBytes means that bytes that belong to no response may follow. It is set if this
-	// response, or an interim response before it, declares a body that its status forbids.
+	// strayBytes is set if bytes that belong to no response may follow, because this response, or
+	// an interim response before it, declares a body that its status forbids.
 	strayBytes bool
 }
 
@@ -116,8 +116,8 @@ func (r *Response) parseStatusLine(text []byte) *Error {
 	return nil
 }
 
-// parseStatusCode returns the value of the digits of a status code, or 0 if another byte is among
-// them.
+// parseStatusCode returns the value of a status code, or 0 if it contains a byte other than a
+// digit.
 func parseStatusCode(digits []byte) int {
 	code := 0
 	for _, c := range digits {
@@ -130,7 +130,7 @@ func parseStatusCode(digits []byte) int {
 }
 
 // validate checks the complete header section in r.raw and determines how the body is framed (RFC
-// 9112 section 6.3). isHead means that the response answers a request with the method HEAD.
+// 9112 section 6.3). isHead is set for the response to a HEAD request.
 func (r *Response) validate(isHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err
@@ -192,9 +192,9 @@ func (r *Response) IsInterim() bool { return r.status < 200 && r.status != 101 }
 // protocol.
 func (r *Response) IsSwitchingProtocols() bool { return r.status == 101 }
 
-// KeepAlive reports whether the connection can carry another exchange after the body has been
-// read. That requires that the sender keeps the connection open, that the end of the body is
-// not the end of the connection, and that no stray bytes can follow.
+// KeepAlive reports whether the connection can carry another exchange after the body has been read.
+// This is the case if the sender keeps the connection open, the body does not end with the
+// connection, and no stray bytes can follow.
 func (r *Response) KeepAlive() bool {
 	return r.persistent() && r.kind != UntilClose && r.status != 101 && !r.strayBytes
 }

@@ -8,10 +8,9 @@ import (
 	"shardway/internal/rawio"
 )
 
-// sendFirst sends the buffered data that the socket accepts without blocking, if the socket has
-// nothing to read. sentAll reports whether all data was sent. It runs within a read of the
-// runtime's poller, which has cleared earlier events. So data that arrives after the check ends the
-// wait that follows.
+// sendFirst sends the buffered data that the socket accepts without blocking, if the socket has nothing to read.
+// sentAll reports whether all data was sent. It runs within a read of the runtime poller, which has already cleared
+// earlier events, so data that arrives after the check ends the following wait.
 func (w *Writer) sendFirst(fd uintptr) (sentAll bool, err error) {
 	if w.err != nil {
 		return false, w.err

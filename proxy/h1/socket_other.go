@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// socket would read from and write to a kernel socket directly. On these systems newSocket returns
-// nil, so that a Conn uses the methods of net.Conn, and no method of socket is ever called.
+// socket is unused on these systems: newSocket returns nil, so that a Conn uses the methods of net.Conn.
 type socket struct {
 	raw               syscall.RawConn
 	sendBeforeRead    *Writer

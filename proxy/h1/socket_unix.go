@@ -13,10 +13,10 @@ import (
 	"shardway/internal/rawio"
 )
 
-// socket reads from and writes to the kernel socket of a net.Conn directly. In contrast to
-// net.Conn.Read, it can borrow a buffer after data has arrived, and read without blocking.
-// RawConn.Read waits in the runtime's poller like net.Conn.Read, and costs the same. At most one
-// goroutine reads at a time, and at most one writes.
+// socket reads from and writes to the kernel socket of a net.Conn directly. Unlike net.Conn.Read,
+// it can borrow a buffer once data has arrived, and can read without blocking. RawConn.Read waits
+// in the runtime's poller like net.Conn.Read, and costs the same. Only one goroutine may read at a
+// time, and only one may write.
 type socket struct {
 	raw          syscall.RawConn
 	readFunc     func(fd uintptr) bool // s.read, created by bindMethods
@@ -36,8 +36,8 @@ type socket struct {
 	err      error
 }
 
-// newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
-// memory of reused, unless that is nil.
+// newSocket returns a socket for nc, or nil if nc must be read with its Read method. If reused is
+// not nil, newSocket reuses its memory.
 func newSocket(reused *socket, nc net.Conn, options *Options) *socket {
 	socketConn, ok := nc.(syscall.Conn)
 	if !ok {
@@ -71,7 +71,7 @@ func (s *socket) bindMethods() {
 	s.writes.writeFunc, s.writes.writeOnceFunc = s.writes.write, s.writes.writeOnce
 }
 
-// setStopFlag sets the flag that StopWrite sets for this socket.
+// setStopFlag installs the flag through which StopWrite stops writes to this socket.
 func (s *socket) setStopFlag(stopped *atomic.Bool) { s.writes.stopped = stopped }
 
 // clear resets everything except the method values of bindMethods.
@@ -81,8 +81,8 @@ func (s *socket) clear() {
 }
 
 // receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer that contains
-// the n bytes. If n is 0, no buffer is borrowed. Without wait, n = 0 without an error means that no
-// data has arrived.
+// the n bytes. If n is 0, no buffer is borrowed. Unless wait is set, n == 0 without an error means
+// that no data has arrived.
 func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	s.buf, s.mayWait, s.received, s.err = p, wait, 0, nil
 	err := s.raw.Read(s.readFunc)
@@ -156,8 +156,8 @@ func (s *socket) read(fd uintptr) bool {
 
 // closeWriteIfSilent reports whether no data has arrived, or only the end of the stream. It may
 // consume a byte, so no other read may follow. If no data has arrived, it closes the sending side,
-// and thereby sends the data that the kernel has delayed. If the peer sends data after that, it
-// receives the response first, and then a reset.
+// which also sends data that the kernel has delayed. If the peer sends data after that, it still
+// receives the response before the reset.
 func (s *socket) closeWriteIfSilent(p []byte) bool {
 	s.closeWriteIfEmpty = true
 	defer func() { s.closeWriteIfEmpty = false }()
@@ -165,8 +165,8 @@ func (s *socket) closeWriteIfSilent(p []byte) bool {
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
-// socketWrite is one write to a socket. It sets a deadline only when the socket does not accept
-// more data, because setting a deadline costs more than most writes.
+// socketWrite is one write to a socket. It sets a deadline only when the socket accepts no more
+// data, because setting one costs more than most writes.
 type socketWrite struct {
 	nc            net.Conn
 	stopped       *atomic.Bool          // the flag that Conn.StopWrite sets; nil means that there is none
@@ -261,7 +261,7 @@ func (sw *socketWrite) startWait() bool {
 	return sw.err == nil
 }
 
-// noLinger makes the close of a TCP socket below a wrapper send a reset.
+// noLinger makes closing a TCP socket below a wrapper send a reset.
 func noLinger(nc net.Conn) {
 	socketConn, ok := nc.(syscall.Conn)
 	if !ok {

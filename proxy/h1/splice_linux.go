@@ -10,8 +10,8 @@ import (
 
 const (
 	// minSplicedBytes is the minimum number of body bytes that must still arrive for a response, or
-	// a chunk of it, to be spliced. Of a response of 1 MiB, 64 KiB may have arrived with the
-	// header.
+	// a chunk of it, to be spliced. It is less than 1 MiB because part of a response of that size
+	// may have arrived with its header.
 	minSplicedBytes = 512 << 10
 	// copiedTail is how many bytes at the end of a body of known length are copied instead of
 	// spliced. The callers of Copy expect the last bytes of a body in the buffer.
@@ -90,8 +90,8 @@ func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr er
 	return n, nil, nil
 }
 
-// isSpliceUnsupported reports whether err means that the kernel, or a filter of system calls, does
-// not permit splice.
+// isSpliceUnsupported reports whether err means that the kernel or a system call filter does not
+// permit splice.
 func isSpliceUnsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }

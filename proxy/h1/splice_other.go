@@ -2,7 +2,7 @@
 
 package h1
 
-// pipes exists only where there is splice(2).
+// pipes is empty on systems without splice(2).
 type pipes struct{}
 
 // DisableSplice has no effect without splice(2).

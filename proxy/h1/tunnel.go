@@ -12,7 +12,7 @@ func (c *Conn) ReadData() ([]byte, error) {
 }
 
 // Peek is like ReadData, but does not consume the bytes. The caller consumes some or all of them
-// with Consume. The next Peek returns the others again.
+// with Consume; the next Peek returns the rest again.
 func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.bodyTimeout) }
 
 // PeekFor is like Peek, but waits up to the timeout; zero means no limit. After the timeout it
@@ -35,7 +35,7 @@ func (c *Conn) PeekFor(timeout time.Duration) ([]byte, error) {
 func (c *Conn) Consume(n int) { c.in.discard(n) }
 
 // PauseRead makes a Peek or ReadData in progress return ErrPaused. If none is in progress, the next
-// one that has to wait returns ErrPaused. The effect lasts until ResumeRead. No data is lost. Any
+// one that has to wait returns ErrPaused. This lasts until ResumeRead. No data is lost. Any
 // goroutine may call PauseRead.
 func (c *Conn) PauseRead() {
 	in := &c.in

@@ -63,8 +63,8 @@ func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.in.rawConn() != ni
 // FIN that follows unread bytes. No goroutine may read before StopWatch. gone must not call
 // StopWatch, and must not block. A connection without a socket is not watched.
 //
-// A watch needs a goroutine. Therefore callers first use WaitReadable for a few milliseconds for
-// the response of the other side.
+// A watch needs a goroutine, so callers should first wait a few milliseconds for the other side's
+// response with WaitReadable.
 func (c *Conn) WatchDisconnect(gone func()) {
 	w := &c.watch
 	if c.in.mux != nil && w.done == nil {
@@ -86,7 +86,7 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		defer close(done)
 		err := raw.Read(w.checkFunc)
 		// StopWatch and StopRead end the watch with a deadline. Any other error means that this
-		// process has closed the connection.
+		// process closed the connection.
 		closedHere := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 		if w.isGone || closedHere {
 			gone()
@@ -116,7 +116,7 @@ func (c *Conn) StopWatch() bool {
 // as the next response. Without a socket, IsAlive checks only the buffer.
 //
 // With TLS, any bytes on the socket count as data. IsAlive also checks for data that the TLS layer
-// has read from the socket and this Conn has not read.
+// has read from the socket but this Conn has not.
 func (c *Conn) IsAlive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false

@@ -52,8 +52,8 @@ func (w *Writer) PutString(s string) {
 	w.buffered += copy(w.buf[w.buffered:], s)
 }
 
-// Reserve reserves space for n bytes of body. They are then sent together with the data that is
-// buffered already, by the next Flush or Close.
+// Reserve reserves space for n bytes of body, so that the next Flush or Close sends them together
+// with the data already buffered.
 func (w *Writer) Reserve(n int) { w.reserve(n) }
 
 // BeginBody starts a body of the given kind. size is its length if kind is Length.
@@ -81,7 +81,7 @@ func (w *Writer) Unsent() []byte { return w.buf[:w.buffered] }
 func (w *Writer) Discard() { w.buffered, w.kind, w.remaining, w.precondition = 0, NoBody, 0, nil }
 
 // SetPrecondition sets a function that is called once, right before the next byte is sent.
-// precondition returns the time limit for that write (zero means no additional limit), or an error
+// precondition returns the time limit for that write, zero for no additional limit, or an error
 // that prevents it.
 func (w *Writer) SetPrecondition(precondition func() (time.Duration, error)) {
 	w.precondition = precondition
@@ -256,9 +256,9 @@ func (w *Writer) setWriteTimeout(limit time.Duration) error {
 	return setWriteDeadline(w.nc, &w.stopped, deadline)
 }
 
-// setWriteDeadline sets the write deadline of nc, unless StopWrite has set stopped: then the
-// deadline is past. StopWrite sets stopped before it sets the deadline, so whichever of the two
-// callers comes last leaves a deadline that is past. stopped may be nil.
+// setWriteDeadline sets the write deadline of nc, or a deadline in the past if StopWrite has set
+// stopped. StopWrite sets stopped before the deadline, so the deadline ends up in the past
+// whichever caller comes last. stopped may be nil.
 func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, deadline time.Time) error {
 	err := nc.SetWriteDeadline(deadline)
 	if stopped != nil && stopped.Load() {
@@ -267,8 +267,8 @@ func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, deadline time.Time) err
 	return err
 }
 
-// reserve makes space for n more bytes, with a larger buffer if necessary. Headers use it, so that
-// a full buffer never causes a part of a header to be sent.
+// reserve makes space for n more bytes, with a larger buffer if necessary. Headers use it so that a
+// full buffer never causes part of a header to be sent.
 func (w *Writer) reserve(n int) {
 	if len(w.buf)-w.buffered >= n {
 		return
@@ -344,9 +344,9 @@ func (w *Writer) commit(n int) {
 	w.buffered += n
 }
 
-// frameChunk adds the framing to a chunk of n bytes that begins chunkHeadLen bytes into the free part
-// of buf. The size has no leading zeros, so frameChunk must move a chunk of fewer than 4096 bytes
-// towards the start.
+// frameChunk adds the framing to a chunk of n bytes that begins chunkHeadLen bytes into the free
+// part of buf. The size has no leading zeros, so frameChunk must move a chunk of fewer than 4096
+// bytes toward the start.
 func (w *Writer) frameChunk(n int) {
 	free := w.buf[w.buffered:]
 	var digits [4]byte

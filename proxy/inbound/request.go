@@ -6,16 +6,16 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Request is a request that a front has accepted, and the means to respond to it. One goroutine calls
-// the methods, except where a method permits others.
+// Request is a request that a front has accepted, and the means to respond to it. Unless noted
+// otherwise, only one goroutine may call its methods.
 //
 // A front may use a Request again after the pipeline has returned, for the next request.
 //
 // # Cancellation
 //
-// A request ends early in two ways. If the client disconnects, the front reports that to the watch of
-// WatchDisconnect, and reads of the body fail. If the node ends the request, it calls Abort, and reads
-// and writes in progress fail. The pipeline never continues a response after an error of a write.
+// A request ends early in two ways. If the client disconnects, the front reports this through
+// WatchDisconnect, and reads of the body fail. If the node ends the request, it calls Abort, and
+// reads and writes in progress fail. The pipeline never continues a response after a write error.
 type Request interface {
 	Aborter
 	Watchable
@@ -39,8 +39,8 @@ type Request interface {
 	// false, no further request may follow on an HTTP/1 connection. A response to HEAD gets no body.
 	// After an error, the request must be aborted.
 	WriteLocal(status int, lines, body []byte, keepAlive bool) error
-	// Writer returns the Writer of the response that has begun. Before a response has begun, it
-	// contains no data, and Err returns the error of an earlier write.
+	// Writer returns the Writer of the current response. Before a response has begun, it contains
+	// no data, and its Err returns the error of an earlier write.
 	Writer() *h1.Writer
 
 	// Received returns the number of bytes that the front has received so far. Only differences matter.

@@ -18,21 +18,22 @@ import (
 // serve a request over an upstream connection. The goroutine of the client's connection begins and
 // finishes runs. Any goroutine may cancel the current run.
 //
-// Finish and Cancel change the same atomic word by compare-and-swap. The first of
-// them decides about the upstream connection: after Finish it can be reused, and after Cancel the
-// goroutine that has cancelled the run closes it.
+// Finish and Cancel change the same atomic word by compare-and-swap. The first of them decides the
+// fate of the upstream connection: after Finish it can be reused, and after Cancel the cancelling
+// goroutine closes it.
 //
 //	idle ──Begin──► running ──SetFlags──► response begun ──Finish──► idle
 //	                   └──────Cancel────────────┴─► cancelled ──Finish──┘
 //
-// A run begins before the node admits it and before the last check of the routing table. Therefore
-// a goroutine that first changes the admission or the table, and then cancels runs, finds every
-// run.
+// A run begins before the node admits it and before the last check of the routing table. A
+// goroutine that first changes the admission or the table and then cancels runs therefore finds
+// every run.
 type Slot struct {
 	// word: run number (32 bits), shard (16), Safe (1), cause (7), flags and kind (8).
 	word atomic.Uint64
 	// Conn is the upstream connection of the run. It is stored before word. A goroutine that reads
-	// word, then Conn, and then swaps the same word has therefore read the connection of that run.
+	// word and Conn, and then swaps the unchanged word, has therefore read the connection of that
+	// run.
 	Conn atomic.Pointer[connpool.Conn]
 	// Node is the owner if the run is at another node; nil means a local run. Like Conn, it is stored
 	// before word.
@@ -43,7 +44,7 @@ type Slot struct {
 	WebSocket atomic.Pointer[wsrelay.Relay]
 	// Events is the event stream, while the run has the flag Events.
 	Events eventrelay.Relay
-	// Client aborts the request at the front that has accepted it.
+	// Client aborts the request at the front that accepted it.
 	Client inbound.Aborter
 }
 
@@ -93,8 +94,8 @@ func (r Run) Has(flags uint64) bool { return r.Flags&flags != 0 }
 // IsCancelled reports whether a goroutine has cancelled the run.
 func (r Run) IsCancelled() bool { return r.Cause != cause.None }
 
-// IsEndless reports whether the run is a tunnel, or an event stream that responds to a safe method.
-// An event stream that responds to a POST ends when the app has sent its result.
+// IsEndless reports whether the run is a tunnel, or an event stream in response to a safe method.
+// An event stream in response to a POST ends once the app has sent its result.
 func (r Run) IsEndless() bool {
 	return r.Has(Tunnel) || r.Has(Events) && r.Has(Safe)
 }
@@ -142,10 +143,10 @@ func (s *Slot) Finish() cause.Cause {
 // Load returns the current run.
 func (s *Slot) Load() Run { return decode(s.word.Load()) }
 
-// Cancel cancels the current run if match returns true for it. Connections that the caller must close
-// are appended to toClose, which is returned. They include the client's connection if a response has
-// begun that can only be truncated. Closing may take time and must not happen while Server.conns is
-// locked. The second result reports whether the run was cancelled.
+// Cancel cancels the current run if match returns true for it. Connections that the caller must
+// close are appended to toClose, which is returned. They include the client's connection if a
+// response has begun that can only be truncated. Closing may take time and must not happen while
+// Server.conns is locked. The second result reports whether it was.
 func (s *Slot) Cancel(cancelCause cause.Cause, match func(current Run, node string) bool, toClose []inbound.Aborter) ([]inbound.Aborter, bool) {
 	for {
 		word := s.word.Load()
@@ -171,8 +172,8 @@ func (s *Slot) NodeName() string {
 	return ""
 }
 
-// endCancelled ends what a run that was just cancelled sends to the client and over conn, its upstream
-// connection. Connections that the caller must close are appended to toClose, which is returned.
+// endCancelled ends what a just-cancelled run sends to the client and over its upstream connection
+// conn. Connections that the caller must close are appended to toClose, which is returned.
 func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause cause.Cause, toClose []inbound.Aborter) []inbound.Aborter {
 	if relay := s.WebSocket.Load(); relay != nil && cancelled.Has(WebSocket) {
 		return relay.Cancel(cancelCause, toClose) // the relay ends both of its connections itself
@@ -198,8 +199,8 @@ func (s *Slot) endCancelled(cancelled Run, conn *connpool.Conn, cancelCause caus
 	return toClose
 }
 
-// ReturnToPool ends a run before anything was sent, and returns its upstream connection to the pool.
-// If the run was cancelled, it discards the connection, because the cancelling goroutine closes it.
+// ReturnToPool ends a run that has sent nothing, and returns its upstream connection to the pool.
+// If the run was cancelled, it discards the connection, which the cancelling goroutine closes.
 func (s *Slot) ReturnToPool(conn *connpool.Conn) {
 	if s.Finish() != cause.None {
 		conn.Pool.Discard(conn)

@@ -41,7 +41,7 @@ func (conn *Conn) readFullBody() error {
 		err = reqbody.ErrMemoryLimit
 	}
 	if err != nil {
-		conn.bodyBuf = nil // release the memory, because sending the response to the client may take long
+		conn.bodyBuf = nil // release the memory, because sending the response may take long
 	}
 	return err
 }
@@ -116,8 +116,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return b.readFromClientLocked(call, p)
 }
 
-// readBufferedLocked reads a part of the body that is in the buffer. It returns 0 if there is none. The caller must
-// hold mu.
+// readBufferedLocked reads buffered bytes of the body. It returns 0 if there are none. The caller must hold mu.
 func (b *requestBody) readBufferedLocked(call *Call, p []byte) int {
 	n := copy(p, call.Body.Buffered[b.mu.bufferedRead:])
 	b.mu.bufferedRead += n

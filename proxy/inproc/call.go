@@ -16,7 +16,7 @@ import (
 	"shardway/proxy/reqbody"
 )
 
-// App is an app inside this process. Its fields must not change after the first NewConn.
+// App is an app that runs in this process. Its fields must not change after the first NewConn.
 type App struct {
 	Handler fasthttp.RequestHandler
 	// StreamBodies passes request bodies that are not buffered to Handler as streams.
@@ -64,15 +64,16 @@ type Pipeline interface {
 	// ResponseReady is called when the handler has set a valid response, and nothing of it has been
 	// sent.
 	ResponseReady(res *h1.Response)
-	// RejectsRequest reports whether the response means that the handler has not executed the request,
-	// which must be sent to another app instance. Then nothing of the response is sent.
+	// RejectsRequest reports whether the response means that the handler did not run the request,
+	// so that it must be sent to another app instance. In that case nothing of the response is
+	// sent.
 	RejectsRequest(res *h1.Response) bool
 	// BeginResponse begins the response to the client, after the run was marked so that no other
 	// response is possible. It returns the Writer for the body.
 	BeginResponse(res *h1.Response) *h1.Writer
 	// Release releases the shard of the request, after its run has ended.
 	Release()
-	// Abort ends the run without a response, because the handler has ended its goroutine
-	// (runtime.Goexit). Conn.Serve does not return then.
+	// Abort ends the run without a response, because the handler has ended its goroutine with
+	// runtime.Goexit. Conn.Serve does not return in that case.
 	Abort()
 }

@@ -15,11 +15,11 @@ import (
 	"shardway/proxy/inbound"
 )
 
-// Conn passes one request at a time to an app inside this process. To package proxy it is a
-// connection to the app like any other: it belongs to a pool, a run uses it, and a cancellation
-// closes it. To fasthttp it is a connection from which a Server reads one validated request header.
-// The Server calls handle on the goroutine of the client's connection. Its output after that is
-// discarded, because handle has already sent the response.
+// Conn passes one request at a time to an app inside this process. To package proxy it is like any
+// other connection to the app: it belongs to a pool, is used by a run, and is closed by a
+// cancellation. To fasthttp it is a connection from which a Server reads one validated request
+// header. The Server calls handle on the goroutine of the client's connection. Its output after
+// that is discarded, because handle has already sent the response.
 //
 // Each Conn has its own Server, because RequestCtx.Done reports the end of the Server. Close ends the
 // Server, so that a cancellation affects only the handler of this request.
@@ -64,7 +64,7 @@ type Conn struct {
 	}
 }
 
-// headerBufferSize is the buffer size for request headers, in bytes. A longer header needs a new
+// headerBufferSize is the size in bytes of the request header buffer. A longer header needs a new
 // Server.
 const headerBufferSize = 8 << 10
 

@@ -28,25 +28,25 @@ const (
 	OutcomeFailed                    // the app failed; Result.Failure contains the reason
 	OutcomeResponded                 // a response was sent completely, and the run has ended
 	OutcomeRejected                  // the handler has not executed the request; see Pipeline.RejectsRequest
-	OutcomeTruncated                 // a part of a response was sent
+	OutcomeTruncated                 // part of a response was sent
 )
 
 // Result describes a request that Conn.Serve has run.
 type Result struct {
 	Outcome Outcome
 	Failure string // for OutcomeFailed: the detail of the error response
-	// Reusable is for OutcomeResponded: the Conn can carry another request.
+	// Reusable is set, with OutcomeResponded, if the Conn can carry another request.
 	Reusable bool
-	// Err is for OutcomeResponded and OutcomeTruncated: the error that has prevented that the client
-	// receives the whole response.
+	// Err is set for OutcomeResponded and OutcomeTruncated: the error that kept the client from
+	// receiving the whole response.
 	Err error
 }
 
-// Serve runs the handler for a request, and sends the response. header is the header that the handler
-// receives; call describes the request. The request is treated as in flight until the handler and all
-// its Tasks have ended, even if the client disconnects earlier.
+// Serve runs the handler for a request, and sends the response. header is the header that the
+// handler receives; call describes the request. The request counts as in flight until the handler
+// and all its Tasks have ended, even if the client disconnects earlier.
 //
-// With OutcomeResponded, the run has ended. With any other outcome, the caller must end it.
+// With OutcomeResponded the run has already ended; with any other outcome, the caller must end it.
 func (conn *Conn) Serve(call *Call, header []byte) Result {
 	conn.call, conn.runNumber = *call, call.Slot.Load().Number
 	conn.result, conn.answered = Result{Outcome: OutcomeUnread}, false
@@ -78,7 +78,7 @@ func (conn *Conn) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// maxReusedBody is the largest buffer for a body, in bytes, that a Conn keeps for the next
+// maxReusedBody is the maximum size in bytes of the body buffer that a Conn keeps for the next
 // request.
 const maxReusedBody = 64 << 10
 
@@ -116,8 +116,8 @@ func (conn *Conn) handleRequest(ctx *fasthttp.RequestCtx) Outcome {
 	return conn.sendResponse(ctx)
 }
 
-// recordBodyEnd records that the handler no longer reads the body. If a cancellation has interrupted a
-// read, the client's connection is out of step and must end with this request.
+// recordBodyEnd records that the handler no longer reads the body. If a cancellation interrupted a
+// read, the client's connection is out of sync and must end with this request.
 func (conn *Conn) recordBodyEnd() {
 	conn.mu.Lock()
 	wasReading := conn.mu.client != nil
@@ -148,8 +148,7 @@ func (conn *Conn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// discardResponse discards a response that is not sent, and waits for the tasks that still write
-// it.
+// discardResponse discards an unsent response, and waits for the tasks that are still writing it.
 func (conn *Conn) discardResponse(ctx *fasthttp.RequestCtx) {
 	_ = conn.Close()
 	conn.closeStream(ctx)
@@ -181,8 +180,8 @@ func (conn *Conn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 }
 
 // setContentLength sets the Content-Length of a response whose body is complete. The response to a
-// HEAD request without a body keeps the length that the handler has set for a GET. A stream without a
-// declared length is sent in chunks.
+// HEAD request without a body keeps the length that the handler has set for a GET. A stream of
+// unknown length is sent in chunks.
 func (conn *Conn) setContentLength(res *fasthttp.Response) {
 	if res.BodyStream() != nil {
 		if res.Header.ContentLength() < 0 {
@@ -228,7 +227,7 @@ func containsName(names [][]byte, name []byte) bool {
 }
 
 // response returns the response that the handler has set. After TimeoutError, a handler may still
-// be running and use its Response and all other data of the request. Therefore response then marks
+// be running and use its Response and all other data of the request. In that case response marks
 // conn as unusable, so that no memory of the request is reused.
 func (conn *Conn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	replacement := ctx.LastTimeoutErrorResponse()
@@ -351,8 +350,8 @@ func setBufferedBody(req *fasthttp.Request, body []byte) {
 }
 
 // parseAmbiguousTarget parses a request target that starts with //. If such a target contains ://,
-// fasthttp uses the text after // as the host. The shard key may come from the host that was
-// validated. Therefore parseAmbiguousTarget parses an absolute URL with that host.
+// fasthttp uses the text after // as the host. Since the shard key may come from the validated
+// host, parseAmbiguousTarget parses an absolute URL with that host instead.
 func (conn *Conn) parseAmbiguousTarget(ctx *fasthttp.RequestCtx) error {
 	target := ctx.Request.Header.RequestURI()
 	if !bytes.HasPrefix(target, []byte("//")) {

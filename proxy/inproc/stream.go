@@ -75,7 +75,7 @@ func (conn *Conn) copyStream(writer *h1.Writer, stream io.Reader) (err error) {
 		partSize := min(remaining, int64(len(buf)))
 		n, readErr := stream.Read(buf[:partSize])
 		if conn.closed.Load() || conn.taskFailed.Load() {
-			return errStreamCancelled // an interrupted stream may end as if it were complete
+			return errStreamCancelled // an interrupted stream may look complete
 		}
 		remaining -= int64(n)
 		if err := conn.writePart(writer, buf[:n]); err != nil {

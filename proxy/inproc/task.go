@@ -8,8 +8,8 @@ import (
 )
 
 // Task is a part of a request that may continue in its own goroutine after the handler has
-// returned. The request is treated as running until the Task has ended. The zero Task, of a request
-// that this package does not run, does nothing.
+// returned. The request is treated as running until the Task has ended. The zero Task belongs to a
+// request that this package does not run, and does nothing.
 type Task struct {
 	conn *Conn
 	slot *inflight.Slot
@@ -28,16 +28,16 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 	return conn.task()
 }
 
-// LeaseExpired reports whether a request still runs that should have been cancelled by now: see
-// App.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
-// that has not ended.
+// LeaseExpired reports whether the request should already have been cancelled because the lease
+// expired (see App.LeaseExpired), and if so cancels it. The caller is the handler or a Task that
+// has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 	conn, ok := ctx.Conn().(*fasthttpConn)
 	return ok && conn.task().LeaseExpired()
 }
 
-// LeaseExpired is the function LeaseExpired for a Task. It may be called after the Task has ended,
-// and cancels its own request only.
+// LeaseExpired is like the function LeaseExpired. It may be called after the Task has ended, and
+// cancels only the Task's own request.
 func (task Task) LeaseExpired() bool {
 	if task.conn == nil {
 		return false

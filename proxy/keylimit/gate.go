@@ -52,8 +52,8 @@ type Waiter struct {
 	Shard     uint32 // shard of the key; see Gate.Recheck
 	Limit     int    // maximum number of requests of the key that run at the same time
 	MaxQueued int    // how many requests of the key may wait; zero means none
-	// HadTurn means that the request had a place before, and is sent again. It precedes all others, and
-	// may wait even if MaxQueued requests wait.
+	// HadTurn is set if the request had a place before, and is sent again. It precedes all others,
+	// and may wait even if MaxQueued requests wait.
 	HadTurn bool
 
 	granted chan error // capacity 1; receives nil for a place

@@ -18,7 +18,7 @@ type Acceptor struct {
 	backlog []net.Conn // connections that drain has accepted in advance
 
 	rawListener  syscall.RawConn              // nil means that the listener accepts all connections
-	adopt        func(conn net.Conn) net.Conn // what the listener returns for an accepted connection
+	adopt        func(conn net.Conn) net.Conn // wraps an accepted connection as the listener would
 	acceptStep   func(fd uintptr)             // bound method acceptRaw
 	acceptedConn net.Conn
 }
@@ -98,8 +98,8 @@ func rawListenerConn(ln net.Listener) syscall.RawConn {
 	return raw
 }
 
-// acceptArrived accepts a connection that has already arrived. It returns nil if there is none, or
-// if connections cannot be accepted directly.
+// acceptArrived accepts a connection that is already in the backlog. It returns nil if there is
+// none, or if connections cannot be accepted directly.
 func (a *Acceptor) acceptArrived() net.Conn {
 	if a.rawListener == nil {
 		return nil

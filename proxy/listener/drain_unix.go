@@ -32,16 +32,15 @@ func drain(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// handshakeWait is how long acceptBacklog waits for TCP handshakes in progress. It exceeds the round-trip time
-// of most clients. Clients whose SYN arrives in the meantime are refused a second later.
+// handshakeWait is how long acceptBacklog waits for TCP handshakes in progress. It exceeds the round-trip time of
+// most clients. Clients whose SYN arrives meanwhile are refused a second later.
 const handshakeWait = 50 * time.Millisecond
 
-// acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening
-// socket (on Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A
-// connection that the kernel establishes between the last accept and the shutdown would be reset.
-// Therefore Linux drops SYNs in the meantime, and acceptBacklog accepts the connections whose handshakes end
-// within the duration of wait. A client whose SYN was dropped repeats it after a second, and the connection
-// is then refused.
+// acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening socket (on
+// Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A connection that the kernel
+// establishes between the last accept and the shutdown would be reset. On Linux, SYNs are therefore dropped
+// meanwhile, and acceptBacklog accepts the connections whose handshakes complete within wait. A client whose SYN
+// was dropped retransmits it after a second, and its connection is then refused.
 func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	raw := rawListenerConn(ln)
 	if raw == nil {
@@ -50,7 +49,7 @@ func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	_ = raw.Control(func(fd uintptr) { // an error means that the listener is closed
 		deadline := time.Now().Add(wait)
 		if dropSYNs(int(fd)) != nil {
-			deadline = time.Now() // without the filter, further handshakes begin in the meantime, and a connection may be reset
+			deadline = time.Now() // without the filter, new handshakes keep starting, and waiting would not save them from a reset
 		}
 		for {
 			accepted, _, err := syscall.Accept(int(fd))

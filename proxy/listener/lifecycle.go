@@ -12,7 +12,7 @@ import (
 // Lifecycle is the state of a server from the first listener to the end of its shutdown. Any
 // goroutine may use it.
 type Lifecycle struct {
-	// Listeners are the open listeners. While they are stopping, the node leaves.
+	// Listeners are the open listeners. The node is leaving while they are stopping.
 	Listeners Set
 	// AbortCtx ends when all connections must be aborted. That includes connections in a TLS
 	// handshake and connections that are accepted later.
@@ -46,7 +46,7 @@ func (lifecycle *Lifecycle) IsDraining() bool { return lifecycle.draining.Load()
 // SetServesPeers sets the result of ServesPeers. It must be called before StopAccepting.
 func (lifecycle *Lifecycle) SetServesPeers(on bool) { lifecycle.servesPeers.Store(on) }
 
-// ServesPeers reports whether forwarded requests of other nodes continue although the node is
+// ServesPeers reports whether forwarded requests of other nodes continue while the node is
 // stopping.
 func (lifecycle *Lifecycle) ServesPeers() bool { return lifecycle.servesPeers.Load() }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // minUserTimeout is the minimum time after which the kernel closes a connection whose client does
-// not acknowledge data. A shorter interruption of the network path does not end a connection.
+// not acknowledge data. Shorter network outages do not end a connection.
 const minUserTimeout = 30 * time.Second
 
 // userTimeout returns how long a client may leave sent data unacknowledged, or keep its receive
@@ -26,9 +26,10 @@ func userTimeout(idleTimeout time.Duration) time.Duration {
 	return max(idleTimeout, minUserTimeout)
 }
 
-// SetUserTimeout sets the time after which the kernel closes the connection of a client that does not
-// acknowledge data (Linux only). userTimeout computes the time. Setting it on the listener would have
-// no effect, because connections of MPTCP, which package net uses for listeners, do not inherit it.
+// SetUserTimeout sets the time after which the kernel closes the connection of a client that does
+// not acknowledge data (Linux only). userTimeout computes the time. Setting it on the listener
+// would have no effect, because MPTCP connections, which package net uses for listeners, do not
+// inherit it.
 func SetUserTimeout(conn net.Conn, idleTimeout time.Duration) {
 	for {
 		if socket, ok := conn.(syscall.Conn); ok {

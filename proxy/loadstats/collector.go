@@ -29,8 +29,8 @@ const (
 	sampleSlotCount  = 256
 )
 
-// Load describes the load of a node by its busiest shards and by the keys that its clients request
-// most often. Both lists are in descending order.
+// Load describes the load of a node: its busiest shards and most requested keys, both in descending
+// order.
 type Load struct {
 	Shards []ShardLoad `json:"shards"`
 	Keys   []KeyLoad   `json:"keys"`
@@ -152,8 +152,8 @@ func (c *Collector) Sample(key []byte) *Sample {
 	return slot
 }
 
-// MoveTo replaces the key of a request that belongs to another key, unless the key was counted already. from is
-// the key that was stored. s may be nil.
+// MoveTo moves the sample to another key, unless it has already been counted. from is the key that
+// was stored. s may be nil.
 func (s *Sample) MoveTo(from, to []byte) {
 	if s == nil || !s.state.CompareAndSwap(slotFull, slotLocked) {
 		return
@@ -204,8 +204,8 @@ func (c *Collector) Update(now time.Time) {
 			s.state.Store(slotFree)
 		}
 	}
-	// Reduce the weight of the new samples, as well as that of the old ones, because the previous
-	// update may have been an hour ago.
+	// Scale down the new samples together with the old ones, because the previous update may have
+	// been an hour ago.
 	c.keys.Scale(oldWeight)
 	c.limited.Scale(oldWeight)
 }

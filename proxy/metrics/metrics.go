@@ -51,7 +51,7 @@ const (
 
 var resumeNames = [resumeOutcomes]string{"resumed", "unfit", "late"}
 
-// Metrics contains the counters and histograms of a Server. It uses atomic counters in arrays,
+// Metrics contains the counters and histograms of a Server. It uses arrays of atomic counters,
 // because a prometheus.CounterVec would look up its labels for each request. Collect converts the
 // counters into Prometheus metrics.
 type Metrics struct {
@@ -66,7 +66,7 @@ type Metrics struct {
 	OversizedCookies   atomic.Uint64 // Set-Cookie lines that were too long for a suffix
 	InvalidHolds       atomic.Uint64
 	Panics             atomic.Uint64
-	Limited            [keylimit.KindCount]atomic.Uint64 // requests beyond a limit of their key
+	Limited            [keylimit.KindCount]atomic.Uint64 // requests that exceeded a limit of their key
 	ClientDisconnects  atomic.Uint64
 	ShedIdle           atomic.Uint64
 	ShedHeaders        atomic.Uint64
@@ -237,12 +237,12 @@ func Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Values contains the current values of a Server that Metrics does not count.
+// Values contains current values of a Server that are not counted in Metrics.
 type Values struct {
 	AppBytes           int64 // bytes of the requests that the app served
 	QueuedRequests     int
 	QueuedBytes        int64
-	HeaderBytes        int64  // memory of headers that have been read partly
+	HeaderBytes        int64  // memory of partly read headers
 	BodyBytes          int64  // memory of bodies that are read before their requests continue
 	Conns              int    // open connections of clients and nodes
 	ParkedConns        int    // idle connections without a goroutine

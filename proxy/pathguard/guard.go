@@ -12,7 +12,7 @@ type Guard struct {
 	segments [][]byte // in lower case; each consists of letters, digits, - and _
 }
 
-// New returns the guard of a path that begins with a slash. With an empty path it guards nothing.
+// New returns the guard of a path that begins with a slash. An empty path guards nothing.
 func New(path string) Guard {
 	if path == "" {
 		return Guard{}
@@ -43,8 +43,9 @@ func (g *Guard) Matches(grow func(n int) []byte, path []byte) bool {
 	return g.matchesDecoded(text)
 }
 
-// maxInvisibleRemovals is how often a server may remove invisible characters and decode the result
-// again. No known server does so twice. Each repetition costs a pass over the path.
+// maxInvisibleRemovals is how often a server is assumed to remove invisible characters and decode
+// the result again. No known server does so even twice, and each repetition costs a pass over the
+// path.
 const maxInvisibleRemovals = 2
 
 // matchesDecoded is Matches for a decoded path.
@@ -55,7 +56,7 @@ func (g *Guard) matchesDecoded(text []byte) bool {
 	return g.startsPath(text)
 }
 
-// isPlain reports whether all servers interpret the path in the same way, except for letter case.
+// isPlain reports whether all servers interpret the path alike, except for letter case.
 func isPlain(path []byte) bool {
 	for i, c := range path {
 		switch {
@@ -71,7 +72,7 @@ func isPlain(path []byte) bool {
 // startsPath reports whether the path begins with the guarded segments. It skips empty segments and
 // segments that consist of dots.
 //
-// Servers that search files on Windows ignore dots and spaces at the end of a segment.
+// Servers that look up files on Windows ignore dots and spaces at the end of a segment.
 func (g *Guard) startsPath(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
@@ -89,8 +90,8 @@ func (g *Guard) startsPath(path []byte) bool {
 	return false
 }
 
-// isSubsequenceInPath reports whether the path contains the guarded segments in their order, with
-// any other segments between them. It does not depend on which other segments a server ignores.
+// isSubsequenceInPath reports whether the path contains the guarded segments in order, with any
+// other segments in between, so that it does not matter which of those a server ignores.
 func (g *Guard) isSubsequenceInPath(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
@@ -126,7 +127,7 @@ func isAmbiguous(path []byte) bool {
 	return false
 }
 
-const del = 0x7f // the last control byte of ASCII
+const del = 0x7f // the last ASCII control byte
 
 func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
@@ -193,7 +194,7 @@ func lower(c byte) byte {
 
 // decode decodes a path completely into dst. It decodes escapes, escapes of escapes, and letters
 // that some servers convert to ASCII letters. It removes line breaks and tabs, which some servers
-// ignore. It decodes each sequence when its last byte has been appended, so its time is
+// ignore. It decodes each sequence as soon as its last byte has been appended, so its time is
 // proportional to the length of the path. No other order would decode more.
 func decode(dst, path []byte) []byte {
 	dst = dst[:0]
@@ -241,8 +242,7 @@ func decodeLastSequence(b []byte) []byte {
 }
 
 // lastRune decodes the character at the end of b. It accepts overlong encodings of up to six bytes,
-// which the first definition of UTF-8 permitted (RFC 2279). r is -1 if b does not end with a
-// character.
+// as the original UTF-8 definition did (RFC 2279). r is -1 if b does not end with a character.
 func lastRune(b []byte) (r rune, size int) {
 	for size = 1; size <= 6 && size <= len(b); size++ {
 		c := b[len(b)-size]

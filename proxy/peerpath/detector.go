@@ -10,10 +10,9 @@ import (
 	"shardway/proxy/h1"
 )
 
-// CheckAfter is how long a request runs before the sweep checks the network path to its owner
-// for the first time. While a stream of a multiplexed session waits for its response, there is no
-// data that the kernel could retransmit. Therefore the sweep sends a ping on the session at
-// intervals after PingAfter.
+// CheckAfter is how long a request runs before the sweep checks the network path to its owner for
+// the first time. While a stream of a multiplexed session waits for its response, the kernel has no
+// data to retransmit, so after PingAfter the sweep periodically sends a ping on the session.
 const (
 	CheckAfter = 500 * time.Millisecond
 	PingAfter  = 150 * time.Millisecond
@@ -28,7 +27,7 @@ type Detector struct {
 	ConnsInUse iter.Seq[*connpool.Conn]
 
 	sweepComplete bool          // this sweep is complete
-	nextSweepAt   time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
+	nextSweepAt   time.Duration // when a complete sweep is needed to decide about a suspect path; zero means never
 	// silentPeers contains the results of this sweep, and the nodes that were found silent within
 	// the last second.
 	silentPeers map[*connpool.Pool]peerSilence
@@ -56,7 +55,7 @@ func (detector *Detector) path(stream connpool.MuxStream) *sharedPath {
 	return &detector.paths[len(detector.paths)-1]
 }
 
-// Ping sends a ping on the session of a stream. It does so once per sweep.
+// Ping sends a ping on the session of a stream, once per sweep.
 func (detector *Detector) Ping(stream connpool.MuxStream) {
 	if path := detector.path(stream); !path.pinged {
 		path.pinged = true
@@ -64,7 +63,7 @@ func (detector *Detector) Ping(stream connpool.MuxStream) {
 	}
 }
 
-// check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
+// check calls h1.Conn.CheckPath, once per sweep for all streams of a session.
 func (detector *Detector) check(conn *connpool.Conn) (pathState h1.PathState, nextCheck time.Duration) {
 	if conn.Mux == nil {
 		return conn.CheckPath()
@@ -77,13 +76,13 @@ func (detector *Detector) check(conn *connpool.Conn) (pathState h1.PathState, ne
 	return path.state, path.nextCheck
 }
 
-// peerSilence is the result of a check whether a node was silent at checkedAt.
+// peerSilence is whether a node was silent at checkedAt.
 type peerSilence struct {
 	checkedAt time.Duration
 	silent    bool
 }
 
-// Begin starts a sweep, and removes outdated results. complete means that ConnsInUse yields all
+// Begin starts a sweep, and removes outdated results. complete is set if ConnsInUse yields all
 // connections. now is the time by the clock of the sweep.
 func (detector *Detector) Begin(complete bool, now time.Duration) {
 	detector.sweepComplete = complete
@@ -120,9 +119,9 @@ func (detector *Detector) IsDead(conn *connpool.Conn, now time.Duration) (dead b
 	return detector.sweepComplete && detector.isSilent(conn.Pool, now), nextCheck
 }
 
-// isSilent reports whether no data has arrived from a node for a second. At least two silent
-// connections are required. After the node was found silent, one is sufficient, because the
-// requests on the other connections have been cancelled.
+// isSilent reports whether no data has arrived from a node for a second. It requires at least two
+// silent connections. Once the node has been found silent, one suffices, because the requests on
+// the others have been cancelled.
 func (detector *Detector) isSilent(peerPool *connpool.Pool, now time.Duration) bool {
 	previous, known := detector.silentPeers[peerPool]
 	if known && previous.checkedAt == now {
@@ -146,8 +145,8 @@ type pathObserver interface {
 }
 
 // allSilent reports whether no data has arrived for a second on all connections to a node, and at
-// least minProbed of them have unanswered probes. Simultaneous probe loss on several connections is
-// unlikely to be coincidental. allSilent stops at the first connection that has received data.
+// least minProbed of them have unanswered probes. Losing probes on several connections at once is
+// unlikely to be a coincidence. allSilent stops at the first connection that has received data.
 func allSilent(conns iter.Seq[pathObserver], minProbed int) bool {
 	probed := 0
 	for observer := range conns {

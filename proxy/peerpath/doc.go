@@ -10,6 +10,6 @@
 // suspect after one unanswered probe. A suspect path is treated as dead if no connection to the node
 // has received data for a second, and probes on at least two connections are unanswered.
 //
-// All streams of a multiplexed session share one connection, and so one result per sweep. The
-// Detector belongs to the sweeping goroutine.
+// All streams of a multiplexed session share one connection, and therefore one result per sweep.
+// The Detector belongs to the sweeping goroutine.
 package peerpath

@@ -3,8 +3,8 @@
 // processes of all nodes.
 //
 // The ingress calls Recorder.Record when its connection to another node breaks while the request of
-// a client waits for a response. A Record belongs to one process. It implicates its keys if they are
-// few; with more than MaxImplicated keys, it is not possible to find the one that caused the crash.
+// a client waits for a response. A Record belongs to one process. It implicates its keys if there
+// are few of them; with more than MaxImplicated keys, the culprit cannot be identified.
 //
 //   - Package proxy does not retry a request whose key is implicated in two crashes.
 //   - A short time after the first broken connection, the Recorder reports the Crash to the node,

@@ -9,21 +9,19 @@ import (
 
 const (
 	// MaxImplicated is the maximum number of keys that are implicated in the crash of a process. If
-	// requests for more keys were in progress, it is not possible to find the key that caused the
-	// crash.
+	// requests for more keys were in progress, the culprit cannot be identified.
 	MaxImplicated = 8
 	// reportDelay is how long this node waits for other broken connections to the same
 	// process before it reports the crash.
 	reportDelay = 250 * time.Millisecond
-	// maxCrashes is the maximum number of crashed processes that are remembered. retention is
-	// how long they are remembered; it is longer than a request is retried.
+	// maxCrashes is the maximum number of crashed processes that are remembered. retention is how
+	// long they are remembered, which is longer than a request is retried.
 	maxCrashes = 256
 	retention  = time.Minute
 )
 
-// Crash describes a crash of a process of another node. It contains the keys of those requests of
-// this node's clients that were in progress there, without a response header, when the connections
-// broke.
+// Crash describes the crash of another node's process. It contains the keys of this node's client
+// requests that were in progress there, without a response header, when the connections broke.
 type Crash struct {
 	Node string
 	Boot uint64
@@ -45,7 +43,7 @@ type Recorder struct {
 	mu struct {
 		sync.Mutex
 		byProcess map[Process]*Record
-		order     []*Record // in the order of their time, oldest first
+		order     []*Record // oldest first
 	}
 }
 
@@ -102,7 +100,7 @@ func (r *Recorder) addLocked(crashed Process, now time.Time) *Record {
 	return record
 }
 
-// Implicates reports whether record has few enough keys for each of them to be implicated.
+// Implicates reports whether record has few enough keys to implicate each of them.
 func (r *Recorder) Implicates(record *Record) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,13 +1,13 @@
 // Package procpool contains the pools of connections to the processes of an app that has one process for each
 // key or shard (--exec).
 //
-// A request calls Pools.Acquire before it needs a connection, and Entry.Release after its attempt. In between,
-// and while a connection of the pool is in use, the process is busy: Pools.CloseIfIdle does not stop it. So
-// an upgraded connection or an event stream keeps its process.
+// A request calls Pools.Acquire before it needs a connection, and Entry.Release after its attempt. In between, and
+// while a connection of the pool is in use, the process is busy: Pools.CloseIfIdle does not stop it. This keeps the
+// process of an upgraded connection or event stream running.
 //
 // The first dial of a pool starts the process. When the process has ended, Close removes its pool, and the next
-// request creates another one. A pool whose process never accepted a connection is removed after its last
-// request, so that requests with invented keys use no memory.
+// request creates another one. A pool whose process never accepted a connection is removed after its last request,
+// so that requests with made-up keys use no memory.
 //
 // Any goroutine may call the methods.
 package procpool
@@ -114,8 +114,8 @@ func (p *Pools) removeLocked(e *Entry) {
 	delete(p.entries, e.target)
 }
 
-// Idle returns how long the process of a target has not been used. It returns 0 while it is used.
-// ok is false if it has not been used since it started.
+// Idle returns how long the process of a target has been idle, or 0 while it is in use. ok is false if it has not
+// been used since it started.
 func (p *Pools) Idle(target Target) (idle time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *Pools) Idle(target Target) (idle time.Duration, ok bool) {
 	return p.idleLocked(entry), true
 }
 
-// idleLocked returns how long an entry has not been used.
+// idleLocked returns how long an entry has been idle.
 func (p *Pools) idleLocked(e *Entry) time.Duration {
 	now := p.options.Clock.Exact()
 	if e.uses > 0 || e.Pool.InUse() > 0 {
@@ -135,8 +135,8 @@ func (p *Pools) idleLocked(e *Entry) time.Duration {
 	return now - e.lastUse
 }
 
-// CloseIfIdle closes the pool of a target if it is not used, and has not been used for at least idle. It
-// returns false otherwise. Afterwards, a request of the target creates another pool.
+// CloseIfIdle closes the pool of a target if it has been idle for at least the given time, and otherwise returns
+// false. The target's next request creates another pool.
 func (p *Pools) CloseIfIdle(target Target, idle time.Duration) bool {
 	p.mu.Lock()
 	entry := p.entries[target]
@@ -187,7 +187,7 @@ func (p *Pools) each(visit func(*connpool.Pool)) {
 	}
 }
 
-// RecheckWaiters makes waiting requests check that table still routes their shard to this node.
+// RecheckWaiters makes waiting requests check whether table still routes their shard to this node.
 func (p *Pools) RecheckWaiters(table *route.Table) {
 	p.each(func(pool *connpool.Pool) { pool.RecheckWaiters(table) })
 }

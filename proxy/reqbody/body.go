@@ -14,7 +14,7 @@ import (
 	"shardway/proxy/inbound"
 )
 
-// Shared is what all bodies of a server have in common.
+// Shared is the state shared by all bodies of a server.
 type Shared struct {
 	BufferSize int                           // maximum size in bytes of the buffered part of a body
 	Buffers    buffer.Pool                   // memory for the buffered parts
@@ -40,7 +40,7 @@ type Body struct {
 
 	Buffered      []byte             // beginning of the body
 	memory        buffer.Reservation // memory of a body that BufferSmallBody is reading
-	ExceedsBuffer bool               // more of the body was read than is buffered
+	ExceedsBuffer bool               // more of the body has been read than is buffered
 	Unreadable    bool               // the client's body cannot be read any further
 	ClientErr     error              // error of the client's connection
 	reading       atomic.Bool        // the body is being read from the client, after the run has begun
@@ -54,13 +54,12 @@ type Body struct {
 
 	// Sending to the app or the owner.
 
-	sending  bool          // the sending goroutine has started, and its end was not received from sendDone
-	sendDone chan struct{} // receives an element when the sending goroutine ends; nil means that there was none
-	// sendingEnd means that the whole body has been read and its end is being sent, while sending is
+	sending  bool          // the sending goroutine has started, and has not been reaped from sendDone
+	sendDone chan struct{} // receives an element when the sending goroutine ends; nil until one has been started
+	// sendingEnd is set once the whole body has been read and its end is being sent. It is valid while sending is
 	// set.
 	sendingEnd atomic.Bool
-	// destination is where the sending goroutine sends the body: bodyToApp, bodySendFailed or
-	// bodyDiscarded.
+	// destination is what the sending goroutine does with the body: bodyToApp, bodySendFailed or bodyDiscarded.
 	destination atomic.Uint32
 }
 
@@ -82,7 +81,7 @@ func (body *Body) Reset() {
 // noteRead records the time of a read from the client.
 func (body *Body) noteRead() { body.lastReadAt.Store(int64(body.shared.Clock.Now())) }
 
-// IsSending reports whether the sending goroutine runs, or has ended and its end was not processed.
+// IsSending reports whether the sending goroutine is running, or has ended without having been reaped.
 func (body *Body) IsSending() bool { return body.sending }
 
 // IsSendingEnd reports whether the whole body has been read and its end is being sent.
@@ -99,8 +98,8 @@ func (body *Body) IsBeingRead() bool { return body.reading.Load() }
 // with the header.
 func (body *Body) LastReadAt() time.Duration { return time.Duration(body.lastReadAt.Load()) }
 
-// ReleaseMemory ends the counting of CountMemory. It reports whether reading was cancelled because
-// of the memory limit.
+// ReleaseMemory releases the memory counted by CountMemory. It reports whether reading was cancelled because of the
+// memory limit.
 func (body *Body) ReleaseMemory() (cancelled bool) { return body.shared.Memory.Release(&body.memory) }
 
 // BeginRead records that the body is being read from the client.
@@ -138,10 +137,9 @@ func (body *Body) ReadAvailable() error {
 	return err
 }
 
-// BufferSmallBody reads the whole body if it fits into the buffer, before the request occupies a
-// connection to the app. A client that sends slowly then delays only itself. BufferSmallBody does not
-// wait for a body that the client or the other node sends on demand. limit is the memory limit of all
-// bodies that are being read, in bytes.
+// BufferSmallBody reads the whole body if it fits into the buffer, before the request occupies a connection to the
+// app. A slow client then delays only itself. BufferSmallBody does not wait for a body that the client or the other
+// node sends on demand. limit is the memory limit of all bodies that are being read, in bytes.
 func (body *Body) BufferSmallBody(sentOnDemand bool, limit int64) error {
 	mustRequest := sentOnDemand || body.req.ExpectsContinue()
 	if !body.fitsBuffer() || mustRequest {
@@ -178,9 +176,9 @@ func (body *Body) endBuffering(err error) error {
 	return err
 }
 
-// CancelBuffering cancels BufferSmallBody or BufferForKey if one of them waits for the client and isOver returns
-// true. Then the rest of the body is lost. isOver is called while the current request cannot end. Any goroutine
-// may call CancelBuffering.
+// CancelBuffering cancels BufferSmallBody or BufferForKey if one of them is waiting for the client and isOver
+// returns true. The rest of the body is then lost. The current request cannot end while isOver is being called. Any
+// goroutine may call CancelBuffering.
 func (body *Body) CancelBuffering(isOver func() bool) {
 	body.bufferingMu.Lock()
 	defer body.bufferingMu.Unlock()
@@ -190,8 +188,8 @@ func (body *Body) CancelBuffering(isOver func() bool) {
 	}
 }
 
-// readRest reads the rest of a body into buffered. The memory counts towards limit. It grows with
-// the received data, so a client that declares 64 KiB and sends one byte does not occupy 64 KiB.
+// readRest reads the rest of a body into Buffered. The memory counts toward limit, and grows with the received
+// data, so that a client that declares 64 KiB and sends one byte does not occupy 64 KiB.
 func (body *Body) readRest(limit int64) error {
 	clientBody := &body.req.Body
 	for counted := 0; !clientBody.Done(); {
@@ -210,18 +208,17 @@ func (body *Body) readRest(limit int64) error {
 	return nil
 }
 
-// CanBufferForKey reports whether BufferForKey may be able to read the whole body, up to maxSize bytes. It
-// is false if the declared length is larger, or if more was read already.
+// CanBufferForKey reports whether BufferForKey may be able to read the whole body, up to maxSize bytes. It cannot
+// if the declared length is larger, or if more has already been read.
 func (body *Body) CanBufferForKey(maxSize int) bool {
 	buffered := len(body.Buffered)
 	return !body.ExceedsBuffer && buffered <= maxSize && body.req.Body.Remaining() <= int64(maxSize-buffered)
 }
 
 // BufferForKey reads the body, up to maxSize bytes, because the key of the request may be in it. Unlike
-// BufferSmallBody, it also reads a body of unknown length, and one that the client sends on demand: the
-// caller must have asked for it. isComplete reports whether Buffered is the whole body. It does not
-// depend on timing: a body of unknown length must be smaller than maxSize, because its end may arrive
-// later than its last byte.
+// BufferSmallBody, it also reads a body of unknown length, and one that the client sends on demand, which the
+// caller must have requested. isComplete reports whether Buffered is the whole body. It does not depend on timing:
+// a body of unknown length must be smaller than maxSize, because its end may arrive later than its last byte.
 //
 // limit is the memory limit of all bodies that are being read, in bytes.
 func (body *Body) BufferForKey(maxSize int, limit int64) (isComplete bool, err error) {
@@ -239,8 +236,8 @@ func (body *Body) BufferForKey(maxSize int, limit int64) (isComplete bool, err e
 	return err == nil && clientBody.Done() && !isFull, err
 }
 
-// readUpTo reads a body into Buffered, until its end or until Buffered contains maxSize bytes. The memory
-// counts towards limit, and grows with the received data.
+// readUpTo reads a body into Buffered, until its end or until Buffered contains maxSize bytes. The memory counts
+// toward limit, and grows with the received data.
 func (body *Body) readUpTo(maxSize int, limit int64) error {
 	clientBody := &body.req.Body
 	for counted := 0; !clientBody.Done() && len(body.Buffered) < maxSize; {
@@ -330,8 +327,8 @@ func (body *Body) StartSending(writer *h1.Writer, bufferedBytes int) {
 	}()
 }
 
-// sendRest sends the body, and buffers it up to BodyBuffer. It returns the error of the client. It
-// ignores an error of the upstream connection, because reading the response will return one too.
+// sendRest sends the body, and buffers it up to BodyBuffer. It returns the error of the client. It ignores an error
+// of the upstream connection, because reading the response will also return one.
 func (body *Body) sendRest(writer *h1.Writer, bufferedBytes int) error {
 	clientBody := &body.req.Body
 	if _, err := writer.Write(body.Buffered[:bufferedBytes]); err != nil {
@@ -359,9 +356,9 @@ func (body *Body) sendRest(writer *h1.Writer, bufferedBytes int) error {
 	return nil
 }
 
-// sendBuffered reads the next part of the body into the buffer, and sends it. If the client has sent
-// more data already, sendBuffered leaves the part in writer, to be sent together with that data.
-// readErr is an error of the client, and writeErr one of the upstream connection.
+// sendBuffered reads the next part of the body into the buffer, and sends it. If the client has already sent more
+// data, sendBuffered leaves the part in writer, to be sent together with that data. readErr is an error of the
+// client, and writeErr one of the upstream connection.
 func (body *Body) sendBuffered(writer *h1.Writer) (readErr, writeErr error) {
 	clientBody := &body.req.Body
 	bufferedLen := len(body.Buffered)
@@ -402,13 +399,13 @@ func (body *Body) ReadToBuffer() (isBuffered bool, err error) {
 // States of Body.destination.
 const (
 	bodyToApp      uint32 = iota
-	bodySendFailed        // the connection to the app accepts no more data, and the goroutine has ended
+	bodySendFailed        // the app accepts no more data, and the goroutine has ended
 	bodyDiscarded         // the response has begun; body data that the app does not accept is discarded
 )
 
-// BeginDiscarding is called when a final response arrives before the whole body has been sent. Such
-// a response ends the connection. A client that sends its whole body before it reads must be able to
-// finish. Therefore the part of the body that the app does not accept is read and discarded.
+// BeginDiscarding is called when a final response arrives before the whole body has been sent. Such a response ends
+// the connection, but a client that sends its whole body before it reads must be able to finish. The part of the
+// body that the app does not accept is therefore read and discarded.
 //
 // BeginDiscarding returns true if the sending goroutine has ended because the app accepts no more
 // data. The caller must then stop watching for a disconnect, and call DiscardRest. Otherwise the
@@ -459,9 +456,9 @@ func (body *Body) StopSending() {
 	body.finishSending()
 }
 
-// AwaitSendingEnd waits for the sending goroutine, without interrupting it, so that the rest of the body
-// can be read later. The connection to the app must be closed: then the goroutine ends after the next data
-// of the client, or after an error of the client's connection.
+// AwaitSendingEnd waits for the sending goroutine without interrupting it, so that the rest of the body can be read
+// later. The connection to the app must already be closed, so that the goroutine ends after the client's next data
+// or an error of its connection.
 func (body *Body) AwaitSendingEnd() {
 	if body.sending {
 		<-body.sendDone
@@ -473,9 +470,8 @@ func (body *Body) AwaitSendingEnd() {
 // arrived. That suffices for a peer that reads from its socket.
 const lastBytesWait = 50 * time.Millisecond
 
-// AwaitSent reports whether the body was sent completely. If the end of the body is being sent, it
-// waits up to lastBytesWait: an app that has read the whole body may respond before the sending
-// goroutine has returned.
+// AwaitSent reports whether the body was sent completely. If the end of the body is being sent, it waits for up to
+// lastBytesWait, because an app that has read the whole body may respond before the sending goroutine returns.
 func (body *Body) AwaitSent() bool {
 	if !body.sending {
 		return true
@@ -494,7 +490,7 @@ func (body *Body) AwaitSent() bool {
 	}
 }
 
-// finishSending takes over the result of the sending goroutine, which has ended.
+// finishSending collects the result of the sending goroutine, which has ended.
 func (body *Body) finishSending() {
 	body.sending = false
 	if errors.Is(body.ClientErr, h1.ErrStopped) {

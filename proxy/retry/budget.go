@@ -5,8 +5,7 @@ import "sync/atomic"
 const (
 	// perRetry is the number of requests that earn one retry: 20 % of requests may be sent twice.
 	perRetry = 5
-	// maxSaved limits the savings to a burst of 1000 retries, about the number of requests in flight at
-	// a node that dies.
+	// maxSaved caps the budget at 1000 retries, about the number of requests in flight at a node that dies.
 	maxSaved = 1000 * perRetry
 )
 
@@ -19,7 +18,7 @@ type Budget struct {
 // Fill sets the budget to its maximum.
 func (b *Budget) Fill() { b.saved.Store(maxSaved) }
 
-// Earn counts a request. If the budget is full, which is nearly always true, it only reads.
+// Earn counts a request. If the budget is full, as it nearly always is, Earn only reads it.
 func (b *Budget) Earn() {
 	if b.saved.Load() < maxSaved {
 		b.saved.Add(1)

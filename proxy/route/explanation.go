@@ -6,9 +6,9 @@ import "shardway/internal/problem"
 type Explanation struct {
 	// Finding is a sentence for the client. Empty means that no cause is known.
 	Finding string
-	// HasLeader means that the cluster has a leader.
+	// HasLeader is set if the cluster has a leader.
 	HasLeader bool
-	// Hopeless means that waiting is useless, because no node has an app.
+	// Hopeless is set if waiting is useless, because no node has an app.
 	Hopeless bool
 }
 
@@ -32,8 +32,8 @@ func (explain Explainer) IsHopeless(reason Reason) bool {
 }
 
 // AddFinding adds the finding to an error response that the state of the cluster has caused. If
-// there is a leader but no shard map, it also changes the code, because the leader is not the
-// problem then.
+// there is a leader but no shard map, it also changes the code, because then the leader is not the
+// problem.
 func (explain Explainer) AddFinding(prob *problem.Problem, reason Reason) {
 	if !causedByCluster(prob.Code) {
 		return

@@ -5,14 +5,14 @@ import (
 	"shardway/shardmap"
 )
 
-// KeyPlacer determines where the owner of a generated key is.
+// KeyPlacer determines which node owns a generated key.
 type KeyPlacer struct {
 	Table          func() *Table          // returns the current routing table
-	AcceptsNewKeys func(node string) bool // see proxy.Options; nil means that no place is preferred
+	AcceptsNewKeys func(node string) bool // see proxy.Options; nil means that every node accepts them
 }
 
-// Place returns whether a key that is generated here may belong to its shard: the owner is this
-// node, another node, or a node that should not get new keys.
+// Place returns where a key generated here would be served: on this node, on another node, or on a node that should
+// not get new keys.
 func (placer *KeyPlacer) Place(key []byte) shardkey.Placement {
 	table := placer.Table()
 	if table.Shards() == 0 || placer.AcceptsNewKeys == nil {

@@ -19,8 +19,8 @@ const (
 	RefusedNoApp //nolint:errname // see Refusal
 	// RefusedBusy means that every connection to the app is in use. Only the proxy uses it.
 	RefusedBusy //nolint:errname // see Refusal
-	// RefusedStopping means that the process of the owner stops and therefore ends the stream. It has no
-	// meaning for the shard. Only the proxy uses it.
+	// RefusedStopping means that the owner's process is stopping and therefore ends the stream. It
+	// says nothing about the shard. Only the proxy uses it.
 	RefusedStopping //nolint:errname // see Refusal
 )
 
@@ -43,8 +43,8 @@ func (r Refusal) String() string {
 	return "Refusal(" + strconv.Itoa(int(r)) + ")"
 }
 
-// Error implements error, so Cluster.Admit can return a Refusal. The conversion of a one-byte value to
-// an interface does not allocate.
+// Error implements error, so Cluster.Admit can return a Refusal. Converting a one-byte value to an
+// interface does not allocate.
 func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
 // ParseRefusal reads the value of Shardway-Refused. ok is false for an unknown value.
@@ -57,8 +57,8 @@ func ParseRefusal(text []byte) (r Refusal, ok bool) {
 	return 0, false
 }
 
-// RefusalFor returns why a node with this route for a shard refuses requests for the shard. A route of
-// kind Queued means that requests are queued. Two of its reasons have a more specific refusal.
+// RefusalFor returns why a node with this route for a shard refuses requests for it. Two of the
+// reasons of a Queued route have a more specific refusal.
 func RefusalFor(route *Route) Refusal {
 	switch {
 	case route.Kind != Queued:

@@ -37,7 +37,8 @@ const (
 	ReasonOrphaned
 	// ReasonNoMap means that no map has been committed yet.
 	ReasonNoMap
-	// ReasonPaused means that all shards are held because of the rebalance mode stop-the-world.
+	// ReasonPaused means that requests for all shards are queued because of the rebalance mode
+	// stop-the-world.
 	ReasonPaused
 	// ReasonNoLease means that this node owns the shard but has no lease.
 	ReasonNoLease

@@ -13,23 +13,23 @@ import (
 // TableSpec is the input of NewTable.
 type TableSpec struct {
 	// Generation is the number of the table. It increases with each table, even if only the lease
-	// has returned, because held requests wait for a higher generation.
+	// has returned, because queued requests wait for a higher generation.
 	Generation uint64
 	// Committed and Proposed are the epochs of the committed map and of the last proposal in the
 	// table. Without a proposal since the commit, Proposed is not higher than Committed.
 	Committed, Proposed uint64
 	// Shards is the number of shards.
 	Shards int
-	// Previous is the previous table. With nil, the table does not record since when each shard has
-	// been served here.
+	// Previous is the previous table. If it is nil, the table does not record since when each shard
+	// has been served here.
 	Previous *Table
 	// Keys is the active key configuration of the cluster. nil means that the settings define it.
 	Keys *shardkey.Keys
-	// KeysSince is the epoch of the committed map with which Keys became active. The keys of
-	// requests that were forwarded by an older map were found with another configuration.
+	// KeysSince is the epoch of the committed map with which Keys became active. Requests forwarded
+	// under an older map had their keys found with a different configuration.
 	KeysSince uint64
 	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route
-	// of an unknown kind is treated as held, like an orphaned shard.
+	// of an unknown kind is treated as Queued, like an orphaned shard.
 	Route func(s shardmap.Shard) Route
 }
 
@@ -37,8 +37,8 @@ type TableSpec struct {
 type Table struct {
 	generation, committed, proposed uint64
 	routeIndex                      []uint16 // by shard, the index in routes
-	routes                          []Route  // each different route once
-	localSince                      []uint64 // by shard, the generation since which it is Local; zero means that it is not; nil means unknown
+	routes                          []Route  // distinct routes
+	localSince                      []uint64 // by shard, the generation since which it has been Local; zero means that it is not; nil means unknown
 	mapHeaderValue                  []byte   // value of Shardway-Map
 	keys                            *shardkey.Keys
 	keysSince                       uint64
@@ -96,15 +96,15 @@ func (t *Table) setLocalSince(previous *Table) {
 	}
 }
 
-// servedBySameInstance reports whether the shard is served here by the same app instance in both
-// tables. It is Local in next.
+// servedBySameInstance reports whether the same app instance serves the shard here in both tables.
+// The shard must be Local in next.
 func (t *Table) servedBySameInstance(next *Table, s shardmap.Shard) bool {
 	previous := t.Route(s)
 	return previous.Kind == Local && previous.Instance == next.Route(s).Instance
 }
 
-// IsNewTo reports whether the shard is not served here, or is served here only since a later table
-// than that of the generation.
+// IsNewTo reports whether the shard is not served here, or has been served here only since a table
+// newer than generation.
 func (t *Table) IsNewTo(shard shardmap.Shard, generation uint64) bool {
 	return int(shard) < len(t.localSince) && (t.localSince[shard] == 0 || t.localSince[shard] > generation)
 }

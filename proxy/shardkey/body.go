@@ -232,9 +232,9 @@ func hasLookalikeField(body []byte, name string) bool {
 	return false
 }
 
-// hasOtherParameter reports whether a query has the parameter with another value than key. Apps may read the
-// parameter instead of the form field: servlets and Flask prefer it, and PHP and Go ignore forms of some
-// methods.
+// hasOtherParameter reports whether a query has the parameter with a value other than key. Apps may
+// read the parameter instead of the form field: servlets and Flask prefer it, and PHP and Go ignore
+// forms of some methods.
 func hasOtherParameter(query []byte, name string, key []byte) bool {
 	if len(query) == 0 {
 		return false
@@ -280,7 +280,7 @@ func hasInvalidEscape(text []byte) bool {
 }
 
 // foldFieldName returns the name of a form field as the most lenient app reads it, except for case.
-// isNested means that the name of the key contains a bracket, so brackets belong to names.
+// isNested is set if the name of the key contains a bracket, so brackets belong to names.
 func foldFieldName(name []byte, isNested bool) []byte {
 	name = bytes.Trim(name, " \t\r\n")
 	name, _, _ = bytes.Cut(name, []byte{0})

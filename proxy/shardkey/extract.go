@@ -55,10 +55,10 @@ type Found struct {
 	// that the configuration has no wrapped fields.
 	Wrapped   *wrapkey.Request
 	isWrapped bool // the key comes from a suffix
-	// NeedsBody means that the key may be in the body. The caller must read the body up to
+	// NeedsBody is set if the key may be in the body. The caller must read the body up to
 	// Keys.BodyLimit, and then call FindInBody.
 	NeedsBody bool
-	// AwaitsMessage means that the key may be in the first message of the WebSocket. The node must
+	// AwaitsMessage is set if the key may be in the first message of the WebSocket. The node must
 	// accept the WebSocket, read the message, and call Find again. Protocols contains the
 	// subprotocols that it may select, in order of preference.
 	AwaitsMessage bool
@@ -66,7 +66,7 @@ type Found struct {
 }
 
 // Find returns the key of the request, or the problem with which the request must be refused.
-// gateway means that this node has no app.
+// gateway is set if this node has no app.
 func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.FindInBody(gateway, nil) }
 
 // FindInBody is Find for a request whose body has been read because of Found.NeedsBody. nil means that
@@ -132,9 +132,9 @@ func ambiguityProblem(text, where string) *problem.Problem {
 // noKeyRemedy ends the detail for a request without a key, with remedies for client and operator.
 const noKeyRemedy = "; send the key there, or name its place with --key, or set --on-missing-key"
 
-// withoutKey returns the result for a request without a key, according to the policy on-missing-key. A
-// CORS preflight cannot contain the header with the key (WHATWG Fetch, section 4.8). So it is not
-// refused, and the app of any node may respond to it.
+// withoutKey returns the result for a request without a key, according to the policy
+// on-missing-key. A CORS preflight cannot contain the header with the key (WHATWG Fetch, section
+// 4.8), so it is not refused, and the app of any node may respond to it.
 func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:
@@ -165,8 +165,8 @@ func (x *Extractor) isPreflight() bool {
 	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
 }
 
-// sourceKey returns the key that a source gives, or nil if it gives none. needsBody means that the source must
-// read the body first. If the request must be refused, problemText is the reason.
+// sourceKey returns the key that a source gives, or nil if it gives none. needsBody reports whether
+// the source must read the body first. If the request must be refused, problemText is the reason.
 func (x *Extractor) sourceKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
 	switch {
 	case source.Kind == keysource.Joined:
@@ -327,8 +327,8 @@ func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 	return key, problemText
 }
 
-// hasCookieInOtherCase reports whether a cookie whose name differs from name only in the case of letters has
-// another value than key.
+// hasCookieInOtherCase reports whether a cookie whose name differs from name only in the case of
+// letters has a value other than key.
 func (x *Extractor) hasCookieInOtherCase(name string, key []byte) bool {
 	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
 		_, field := x.Request.Field(i)

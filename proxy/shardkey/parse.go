@@ -12,9 +12,9 @@ import (
 // as the same value give the same key: queries are percent-decoded, host names are converted to
 // lower case. They return nil if there is no key. dst is scratch memory for the result.
 
-// queryValue returns the first non-empty value of a query parameter, in dst. same means that no
-// other value differs from it. That includes apps that split a query at semicolons (Rack before 3,
-// Python before 3.10, CGI.pm): they see the same key.
+// queryValue returns the first non-empty value of a query parameter, in dst. same reports whether no other value
+// differs from it. That includes apps that split a query at semicolons (Rack before 3, Python before 3.10, CGI.pm):
+// they see the same key.
 //
 // fasthttp.Args decodes one pair at a time, because for the whole query it would keep about 60
 // bytes for each pair. Its handling of repeated parameters and semicolons is not used.
@@ -70,9 +70,9 @@ func pairValue(args *fasthttp.Args, pair []byte, name string) (value []byte, una
 	return value, !bytes.HasSuffix(rawName, incompleteEscape) && !bytes.HasSuffix(rawValue, incompleteEscape)
 }
 
-// cookieValue returns the first non-empty value of a cookie in one Cookie field. same means that no
-// other value differs from it. Apps that skip blanks next to the equals sign (Go, Django, Express)
-// or split cookies at blanks (Python's http.cookies) may see another key; then same is false.
+// cookieValue returns the first non-empty value of a cookie in one Cookie field. same reports whether no other
+// value differs from it. Apps that skip blanks next to the equals sign (Go, Django, Express) or split cookies at
+// blanks (Python's http.cookies) may see another key; then same is false.
 func cookieValue(field []byte, name string) (value []byte, same bool) {
 	same = true
 	for pair := range bytes.SplitSeq(field, []byte(";")) {

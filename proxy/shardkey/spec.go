@@ -33,8 +33,8 @@ type Route = keysource.Route
 type Keys struct {
 	table         *keysource.Table
 	missingPolicy keysource.Missing
-	// usesProxies means that the configuration itself defines the trusted proxies whose
-	// forwarding headers count for keys. Otherwise those of the Extractor count.
+	// usesProxies is set if the configuration itself defines the trusted proxies whose forwarding
+	// headers count for keys. Otherwise those of the Extractor count.
 	usesProxies    bool
 	trustedProxies []netip.Prefix
 	wrapped        wrapkey.Fields // nil means that there are none

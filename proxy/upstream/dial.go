@@ -47,7 +47,7 @@ type dialer struct {
 	dialApps []DialApp // by app instance; nil for an instance that is not configured
 	limits   func() *Limits
 	buffers  *h1.Buffers
-	// multiplexes means that small requests and WebSockets may use multiplexed streams.
+	// multiplexes is set if small requests and WebSockets may use multiplexed streams.
 	multiplexes bool
 }
 
@@ -176,9 +176,10 @@ func (d *dialer) newConn(conn net.Conn, limits *Limits, options h1.Options) *con
 // reading a response of about 10 KB needs one system call.
 const ReadBuffer = 32 << 10
 
-// PeerOptions sets the header limits of connections between nodes. They must be large enough for any
-// accepted header plus the fields that nodes add: the key, which takes up to three bytes per byte when
-// encoded, and two copies of the host. So a node never rejects a header that another node has accepted.
+// PeerOptions sets the header limits of connections between nodes. They must be large enough for
+// any accepted header plus the fields that nodes add: the key, which takes up to three bytes per
+// byte when encoded, and two copies of the host. As a result, a node never rejects a header that
+// another node has accepted.
 func PeerOptions(options h1.Options, limits *Limits) h1.Options {
 	options.MaxHeaderBytes = 4*limits.MaxHeaderBytes + 4<<10
 	options.MaxHeaderLines = limits.MaxHeaderLines + 32

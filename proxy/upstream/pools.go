@@ -48,7 +48,7 @@ type Options struct {
 	// Limits returns the limits in force. Any goroutine may call it.
 	Limits  func() *Limits
 	Buffers *h1.Buffers
-	// DisableMultiplexing means that no multiplexed streams are used.
+	// DisableMultiplexing is set if no multiplexed streams are used.
 	DisableMultiplexing bool
 	// Pool contains the clock, the pacer and the queues of all pools.
 	Pool connpool.Options

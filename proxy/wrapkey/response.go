@@ -111,8 +111,8 @@ func isExpired(attributes []byte, now time.Time) bool {
 	return expiresIsOver
 }
 
-// parseMaxAge parses the value of Max-Age. isOver means that it is zero or negative. ok is false if browsers ignore the
-// value.
+// parseMaxAge parses the value of Max-Age. isOver reports whether it is zero or negative. ok is false if browsers
+// ignore the value.
 func parseMaxAge(text string) (isOver, ok bool) {
 	digits := strings.TrimPrefix(text, "-")
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {

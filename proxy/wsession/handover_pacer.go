@@ -34,7 +34,7 @@ type HandoverPacer struct {
 	requests  []func()  // requests of hand-overs, in order
 	stepLimit int       // maximum number of hand-overs in the next step
 	startedAt time.Time // when the first relay was added to the empty queue
-	// scheduled means that a step is scheduled. One more step follows after the queue has become
+	// scheduled is set if a step is scheduled. One more step follows after the queue has become
 	// empty, so that a relay that arrives soon after does not start a new series.
 	scheduled bool
 }

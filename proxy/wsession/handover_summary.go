@@ -48,8 +48,8 @@ func (s *HandoverSummary) RecordDisconnected(shard shardmap.Shard, now time.Time
 	s.disconnected++
 }
 
-// RecordResumed counts a resumed WebSocket. outage is the time that it had no upstream connection.
-// hasGap means that messages may be missing.
+// RecordResumed counts a resumed WebSocket. outage is the time that it had no upstream connection. hasGap is set if
+// messages may be missing.
 func (s *HandoverSummary) RecordResumed(now time.Time, outage time.Duration, hasGap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

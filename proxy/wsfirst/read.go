@@ -90,8 +90,8 @@ func (r *reader) waitForData() ([]byte, *Failure) {
 	return nil, failureClosed
 }
 
-// process consumes data up to the end of the message, and answers control frames. isComplete means that
-// the message has ended. The rest of data stays in the buffer of the connection.
+// process consumes data up to the end of the message, and answers control frames. isComplete
+// reports whether the message has ended. The rest of data stays in the buffer of the connection.
 func (r *reader) process(data []byte) (isComplete bool, failure *Failure) {
 	for len(data) > 0 {
 		n, isComplete, err := r.assembler.Step(data)

@@ -27,11 +27,11 @@ func NewAssembler(scanner *Scanner, maxBytes int) *Assembler {
 }
 
 // Step parses bytes up to the end of the frame in which p begins, or all of p, and returns their
-// number. done means that the last frame of the message has ended. Control frames do not belong to the
-// message: the caller finds them with the Scanner, which describes the bytes p[:n].
+// number. done reports whether the last frame of the message has ended. Control frames do not
+// belong to the message: the caller finds them with the Scanner, which describes the bytes p[:n].
 //
-// Step returns an error as soon as the header of a frame announces too many bytes. So the memory of the
-// Assembler grows only with bytes that have arrived, up to maxBytes.
+// Step returns an error as soon as the header of a frame announces too many bytes, so the memory of
+// the Assembler grows only with bytes that have arrived, up to maxBytes.
 func (a *Assembler) Step(p []byte) (n int, done bool, err error) {
 	n, err = a.scanner.Step(p)
 	s := a.scanner

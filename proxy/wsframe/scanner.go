@@ -109,7 +109,7 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// checkHeader validates the part of the header that the last byte has completed. complete means that
+// checkHeader validates the part of the header that the last byte has completed. complete is set if
 // it was the last byte of the header.
 func (s *Scanner) checkHeader(complete bool) error {
 	switch s.header.n {

@@ -9,8 +9,8 @@ import (
 )
 
 // copyDown copies data from upstream to downstream until upstream ends, a close frame arrives, or
-// the direction parks. parked means that the direction has parked, and that another goroutine will
-// continue it.
+// the direction parks. parked reports whether the direction has parked, and that another goroutine
+// will continue it.
 func (relay *Relay) copyDown() (parked bool) {
 	writer := relay.downstream.Writer()
 	for {
@@ -81,7 +81,7 @@ func (relay *Relay) forwardDown(data []byte) (done bool) {
 }
 
 // forwardControl sends a control frame of the app to downstream, except for frames that belong to
-// the hand-over. done means that the frame ends the relay.
+// the hand-over. done reports whether the frame ends the relay.
 func (relay *Relay) forwardControl() (done bool) {
 	switch relay.downScanner.Opcode() {
 	case opEndCode:

@@ -39,7 +39,7 @@ type Relay struct {
 	ProcessEnded <-chan struct{}
 	toApp        bool // upstream leads to the app itself; false at an ingress that is not the owner
 
-	// ResponseSent means that the header of the first response has been sent. It must be set before
+	// ResponseSent is set if the header of the first response has been sent. It must be set before
 	// Start.
 	ResponseSent      bool
 	transferredBefore int64         // bytes transferred on downstream before the relay
@@ -125,8 +125,8 @@ const handoverPing = "the shard moves"
 // complete. A longer message is sent to the client in parts.
 const maxBufferedMessage = 64 << 10
 
-// Init prepares a Relay between two connections. toClient means that downstream leads to the client
-// itself, and toApp means that upstream leads to the app itself.
+// Init prepares a Relay between two connections. toClient is set if downstream leads to the client
+// itself, and toApp is set if upstream leads to the app itself.
 func (relay *Relay) Init(shared *Shared, session *Session, downstream, upstream *h1.Conn, toClient, toApp bool) {
 	relay.shared, relay.session, relay.downstream, relay.upstream, relay.toClient, relay.toApp = shared, session, downstream, upstream, toClient, toApp
 	relay.closeWritten, relay.upStopped = make(chan struct{}), make(chan struct{})

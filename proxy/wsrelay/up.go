@@ -12,7 +12,7 @@ import (
 )
 
 // copyUp copies data from downstream to upstream until the direction must stop or parks. parked
-// means that the direction has parked, and that another goroutine will continue it.
+// reports whether the direction has parked, and that another goroutine will continue it.
 func (relay *Relay) copyUp() (parked bool) {
 	if !relay.sendPrologue() {
 		return false
@@ -104,8 +104,8 @@ func (relay *Relay) handleClientClose() {
 }
 
 // failProtocol ends a WebSocket whose client violates the protocol. validData contains the valid
-// bytes that have not been sent to upstream; failProtocol sends them first. betweenFrames means
-// that no byte of the invalid frame has been sent.
+// bytes that have not been sent to upstream; failProtocol sends them first. betweenFrames is set if
+// no byte of the invalid frame has been sent.
 func (relay *Relay) failProtocol(validData []byte, betweenFrames bool) {
 	relay.clientInvalid = true
 	if relay.frameComplete = relay.writeUp(validData) && betweenFrames; relay.frameComplete {

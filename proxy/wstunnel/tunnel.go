@@ -22,7 +22,8 @@ type Tunnel struct {
 	closeDone chan struct{} // closed when closeBoth has returned, or when it can no longer be called
 	up        direction     // from the client to the app
 	down      direction     // from the app to the client
-	// needsLingeringClose means that the connection of the client must be closed by a lingering close.
+	// needsLingeringClose is set if the connection of the client must be closed by a lingering
+	// close.
 	needsLingeringClose atomic.Bool
 	abortTimer          *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
 }

@@ -1,7 +1,7 @@
 // Package http1 is the strict HTTP/1 front: it makes a client connection the inbound.Request of the
 // pipeline in package proxy.
 //
-// The goroutine of the connection uses a Front for one request after the other. Package h1 validates the
+// The connection's goroutine uses a Front for successive requests. Package h1 validates the
 // requests.
 package http1
 
@@ -21,8 +21,8 @@ var (
 	_ inbound.Upgrader = (*Front)(nil)
 )
 
-// Front makes an accepted connection the inbound.Request of its requests, one after the other. The
-// h1.Conn provides the methods that need no adaptation.
+// Front makes an accepted connection the inbound.Request of its successive requests. The h1.Conn provides the
+// methods that need no adaptation.
 type Front struct {
 	*h1.Conn
 	Request *h1.Request // the current request
