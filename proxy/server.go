@@ -38,10 +38,10 @@ import (
 	"shardway/shardmap"
 )
 
-// Server is the proxy of one node. New creates it. ServeClients passes connections of clients to
-// it, and ServePeer streams from other nodes. The node calls Wake after each change of the routing
-// table. It calls CancelShards, CancelUpstream or CancelForwarded when requests must not continue.
-// Server implements prometheus.Collector.
+// Server is the proxy of one node. New creates it. ServeClients serves client connections, and
+// ServePeer serves streams from other nodes. The node calls Wake after each change of the routing
+// table. It calls CancelShards, CancelUpstream or CancelForwarded to stop requests that must not
+// continue. Server implements prometheus.Collector.
 type Server struct {
 	// Configuration. options and settings are set by New, and settings also by Apply.
 
@@ -54,7 +54,7 @@ type Server struct {
 	wrapCodec *wrapkey.Codec
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
-	// streamThreshold and maxHoldTime are the constants of the same names, except in tests.
+	// streamThreshold and maxHoldTime equal the constants with the same names, except in tests.
 	streamThreshold int32
 	maxHoldTime     time.Duration
 
@@ -95,7 +95,7 @@ type Server struct {
 
 	buffers      h1.Buffers
 	bodies       reqbody.Shared
-	headerMemory buffer.Limit // memory of headers that have been read partly
+	headerMemory buffer.Limit // memory of partly read headers
 
 	// Measurements.
 
@@ -144,7 +144,7 @@ func (s *Server) initConns() {
 	s.conns.Init(connset.Hooks[*client]{Tick: s.clock.Tick, Sweep: s.sweeper.sweep, MustSweepAll: s.sweeper.mustSweepAll})
 	s.loops.Log = s.options.Log
 	s.parkDelays.Init()
-	// A quarter of all connections may linger, but at least one and up to 1024.
+	// Up to a quarter of all connections may linger, but at least one and no more than 1024.
 	s.lingering.Max = min(1024, max(1, s.options.MaxConns/4))
 }
 
@@ -163,9 +163,9 @@ func (s *Server) keylessRoute() *route.Route {
 	return &s.keyless[s.upstreams.KeylessInstance(s.options.InstanceHealthy)]
 }
 
-// initUpstreams initializes the connections to the app and to other nodes, and the predictions about
-// responses. It also initializes the WebSockets, and the queue of event streams that wait for an
-// upstream connection. Each client connection may have a place in these queues.
+// initUpstreams initializes the connections to the app and to other nodes, and the predictions
+// about responses. It also initializes the WebSockets, and the queue of event streams that wait for
+// an upstream connection. These queues have a slot for each client connection.
 func (s *Server) initUpstreams() {
 	s.streamQueue = queue.New(queue.Options{Requests: s.options.MaxConns, Bytes: math.MaxInt64, Wait: s.options.QueueWait, CPUUsage: s.options.Queue.CPUUsage})
 	s.webSockets.init(&s.options, &s.upstreams, &s.metrics.Tunnels, wsrelay.Shared{
@@ -205,8 +205,8 @@ func (s *Server) upstreamOptions() upstream.Options {
 
 // ServeClients accepts connections from ln until ctx ends or Shutdown is called, and then closes
 // ln. It returns after the last connection has been closed. When ctx ends, it aborts the
-// connections. After Shutdown, requests in progress finish first. In both cases the error is nil.
-// Otherwise it is the error of ln.
+// connections; after Shutdown, requests in progress finish first. In both cases it returns nil.
+// Otherwise it returns the error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.lifecycle.Listeners.Add(ln) {
 		return ln.Close()
@@ -218,7 +218,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer connListener.watcher.Sockets.Close()
 	stopAbort := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer stopAbort()
-	defer connListener.workers.Close() // must run after Remove, because connections that an open listener accepts would be reset
+	defer connListener.workers.Close() // must run after Remove, because connections accepted by an open listener would be reset
 	defer s.lifecycle.Listeners.Remove(ln)
 	stopClose := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stopClose()
@@ -248,21 +248,20 @@ func (s *Server) closeWithin(ctx context.Context) {
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
-// stream has ended, or when a resumable WebSocket has started on it. ctx aborts the stream. After
-// the start of a WebSocket, the Server closes conn when the WebSocket has ended, and Shutdown waits
-// for that.
+// stream has ended, or when a resumable WebSocket has started on it. ctx aborts the stream. Once a
+// WebSocket has started, the Server closes conn when it ends, and Shutdown waits for that.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.terminate(cause.Shutdown) })
 	c.serveAll(&s.peerGoroutines, func() { stop() }) //nolint:contextcheck // c has ctx
 	if _, ok := conn.(connpool.MuxStream); ok {
-		stop() // a WebSocket continues; its stream ends with its session, which the node owns
+		stop() // a WebSocket continues until the node ends the multiplexed session of its stream
 	}
 }
 
-// Wake makes waiting requests look up their route again. This includes requests that wait for a
-// connection to a previous destination. The node calls it after each change of the routing table,
-// with the generation of the new table.
+// Wake makes waiting requests look up their route again, including those that wait for a connection
+// to a previous destination. The node calls it after each change of the routing table, with the
+// generation of the new table.
 func (s *Server) Wake(generation uint64) {
 	s.options.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
@@ -275,8 +274,8 @@ func (s *Server) Wake(generation uint64) {
 	s.recheckKeys(table)
 }
 
-// UpstreamConnected reports whether a connection to an app instance is open at both ends, idle or in
-// use. After the app process has ended, there is none.
+// UpstreamConnected reports whether a connection to an app instance is open at both ends, idle or
+// in use. There is none once the app process has exited.
 func (s *Server) UpstreamConnected(instance int) bool {
 	pool := s.upstreams.App(uint8(instance))
 	return pool != nil && pool.HasOpenConn()
@@ -299,8 +298,8 @@ func (s *Server) RenewPeers() { s.upstreams.Peers.Renew() }
 // Connections in use are closed after their request.
 func (s *Server) RenewPeersWhere(match func(node string) bool) { s.upstreams.Peers.RenewWhere(match) }
 
-// SetPeerProcess sets the boot and the nonce of the current process of a node, whose previous
-// processes have ended. Later requests do not use connections to those processes.
+// SetPeerProcess sets the boot number and nonce of a node's current process. Later requests do not
+// use connections to its previous processes, which have ended.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
 	s.upstreams.Peers.SetPeerProcess(node, boot, nonce)
 }
@@ -349,8 +348,8 @@ func (s *Server) DrainClients(ctx context.Context) error {
 }
 
 // ClosePeers closes the streams from other nodes, including streams that arrive later. Requests on
-// them are cancelled or not started, and the response to the other node reports which of the two.
-// It returns after up to 2*reportTimeout.
+// them are either cancelled or never started, and the response tells the other node which. It
+// returns after up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
 	s.lifecycle.Abort()
 	s.conns.Each(func(c *client) {
@@ -371,9 +370,9 @@ func (s *Server) ClosePeers() {
 // response. Without the announcement, connections in the backlog of the listener would be reset.
 func (s *Server) ExpectListener(ln net.Listener) { s.lifecycle.Listeners.Add(ln) }
 
-// maintain does the work of a sweep that is necessary only about once per second: it balances the
-// event loops, updates the load statistics, and closes old idle connections. sinceLast is the time
-// since the previous call.
+// maintain does the sweep's work that is needed only about once per second: it balances the event
+// loops, updates the load statistics, and closes old idle connections. sinceLast is the time since
+// the previous call.
 func (s *Server) maintain(sinceLast time.Duration) {
 	s.loops.Balance(sinceLast)
 	if handover, ok := s.webSockets.summary.TakeComplete(time.Now()); ok && s.options.OnHandover != nil {

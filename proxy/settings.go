@@ -14,8 +14,8 @@ import (
 	"shardway/proxy/upstream"
 )
 
-// Settings is the part of Options that may change while the Server runs. Apply replaces the whole
-// value; a Settings value itself never changes. Each request loads the settings once, when its
+// Settings contains the options that may change while the Server runs. Apply replaces the whole
+// value; a Settings value itself never changes. Each request loads the settings once, after its
 // header has been read, and uses them until it ends. For durations and sizes, zero means the
 // default.
 type Settings struct {
@@ -44,16 +44,16 @@ type Settings struct {
 	// Access configures the access log. nil means no access log, at no cost.
 	Access *accesslog.Config
 
-	// MaxHeaderBytes limits the size of a header section in bytes, including the first line. A
-	// client that exceeds it receives 431. If the app exceeds it, the client receives 502. Zero
-	// means 64 KiB. When this field, MaxHeaders or MaxURI changes, a connection that waits for a
-	// request uses the old limit for one more request.
+	// MaxHeaderBytes limits the size of a header section in bytes, including the first line. If a
+	// client exceeds it, it receives 431; if the app does, the client receives 502. Zero means 64
+	// KiB. When this field, MaxHeaders or MaxURI changes, a connection that waits for a request
+	// uses the old limit for one more request.
 	MaxHeaderBytes int
 	// MaxHeaderBytesTotal limits the memory of partly received header sections of all clients. Each
 	// occupies a multiple of 8 KiB. Above the limit, the slowest clients receive 408. Zero means 64
 	// MiB.
 	MaxHeaderBytesTotal int64
-	// MaxHeaders limits the number of header lines. The response beyond it is that of
+	// MaxHeaders limits the number of header lines. Exceeding it has the same effect as exceeding
 	// MaxHeaderBytes. Zero means 256.
 	MaxHeaders int
 	// MaxURI limits the length of a request line; the response to a longer one is 414. Zero means
@@ -62,22 +62,22 @@ type Settings struct {
 	// MaxBody limits the size of a request body; the response to a larger one is 413. Zero means no
 	// limit.
 	MaxBody int64
-	// MaxBodyTotal limits the memory of all requests, including their headers, whose bodies are
-	// read before they continue. These are bodies of known length up to Options.BodyBuffer, and all
-	// bodies for a handler that does not accept streams. Above the limit, the slowest clients
+	// MaxBodyTotal limits the memory of all requests, including their headers, that wait until
+	// their bodies have been read. These are bodies of known length up to Options.BodyBuffer, and
+	// all bodies for a handler that does not accept streams. Above the limit, the slowest clients
 	// receive 408. Zero means 256 MiB.
 	MaxBodyTotal int64
 	// MaxShardInflight limits the requests of one shard that are in progress at its owner or wait
 	// for a connection to its app, if this node is the owner. Further requests receive 503. Streams
 	// and upgraded connections do not count (see Options.MaxStreams). Zero means no limit.
 	MaxShardInflight int
-	// MaxKeyInflight limits the requests of one key that are in progress at the owner of its shard, if
-	// this node is the owner. Further requests wait like those beyond MaxShardInflight, up to
-	// ShardQueue for each key, or receive 503. Upgraded connections and event streams do not count.
-	// Zero means no limit.
+	// MaxKeyInflight limits the requests of one key that are in progress at the owner of its shard,
+	// if this node is the owner. Further requests wait, as for MaxShardInflight, up to ShardQueue
+	// for each key, or receive 503. Upgraded connections and event streams do not count. Zero means
+	// no limit.
 	MaxKeyInflight int
 	// KeyLimit limits the requests of each key, if this node is the owner of its shard. A request
-	// beyond it receives 429. The zero value means no limit.
+	// that exceeds it receives 429. The zero value means no limit.
 	KeyLimit keylimit.Limit
 	// Headers contains rules for header fields of requests to the app and of its responses.
 	Headers headerrules.Config
@@ -93,17 +93,18 @@ type Settings struct {
 	// IdleTimeout limits the wait for the next request. It also limits the wait for the next byte
 	// of a body between the client and this node, in both directions. Zero means 75 s.
 	IdleTimeout time.Duration
-	// MinBodyRate is the minimum number of bytes of a request body per second that the proxy waits
-	// for it. The first 10 s of waiting do not count. A slower client receives 408. Zero means 500,
-	// and a negative value means no minimum.
+	// MinBodyRate is the minimum rate of a request body, in bytes per second of waiting time. The
+	// first 10 s of waiting do not count. A slower client receives 408. Zero means 500, and a
+	// negative value means no minimum.
 	MinBodyRate int64
 	// ConnectTimeout limits the time of one dial to the app or to another node. Zero means 2 s.
 	ConnectTimeout time.Duration
 	// FirstByteTimeout limits the time from the end of the request to the first byte of the app's
 	// response. Zero means 5 minutes, and a negative value means no limit.
 	FirstByteTimeout time.Duration
-	// TotalTimeout limits the time from the header of a request of a client of this node to the end of
-	// its response. It does not apply to upgraded connections and event streams. Zero means no limit.
+	// TotalTimeout limits the time from the header of a client's request to the end of its
+	// response, at the node of the client. It does not apply to upgraded connections and event
+	// streams. Zero means no limit.
 	TotalTimeout time.Duration
 	// UpstreamIdleTimeout limits the wait for the next bytes of a response that has begun. Zero
 	// means 10 minutes, and a negative value means no limit. It does not apply to upgraded
@@ -140,7 +141,7 @@ func (settings Settings) withDefaults() *Settings {
 		MaxHeaderBytes: settings.MaxHeaderBytes, MaxHeaderLines: settings.MaxHeaders,
 	}
 	if settings.Keys == nil {
-		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
+		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value is always valid
 	}
 	return &settings
 }

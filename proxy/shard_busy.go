@@ -8,8 +8,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// detailShardInflight is the detail of the problem for a request that exceeds the in-flight limit
-// of its shard, and that cannot wait there, or not any longer.
+// detailShardInflight is the problem detail for a request that exceeds the in-flight limit of its
+// shard and cannot wait, or not any longer.
 const detailShardInflight = "the maximum number of requests of the shard is in flight (--max-shard-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
 
 // waitBehind returns the decision for a request whose shard has a queue of waiting requests. If the
@@ -41,9 +41,9 @@ func (exchange *exchange) failInflight(code problem.Code, detail string) decisio
 	return fail(code, detail)
 }
 
-// wasShedByOwner reports whether a request must wait again after another node has refused it because
-// the shard has the maximum number of requests in progress. Only a request that has waited before
-// does so: it has already waited for the requests that are in progress now.
+// wasShedByOwner reports whether a request must wait again after another node refused it because
+// the shard has the maximum number of requests in progress. This applies only to a request that has
+// waited before, because it was ahead of the requests that are now in progress.
 func (exchange *exchange) wasShedByOwner(attempt *attempt) bool {
 	mayWaitAgain := exchange.hasWaited && !exchange.isResumption()
 	return mayWaitAgain && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)

@@ -7,14 +7,12 @@ import (
 	"shardway/proxy/h1"
 )
 
-// A shared cache may store a response together with its Set-Cookie field (RFC 9111 section 7.3). If
-// it stored a response with the sticky cookie, all clients that receive the response from the cache
-// would get the same key, and so share one state. Section 3 of the RFC defines which responses a
-// shared cache may store. Therefore:
+// A shared cache may store a response together with its Set-Cookie field (RFC 9111 section 7.3). If it stored a
+// response with the sticky cookie, all clients that receive the response from the cache would get the same key and
+// share one state. Section 3 of the RFC defines which responses a shared cache may store. Therefore:
 //
-//   - A response that explicitly permits shared caches to store it gets no cookie. The next other
-//     response for the client sets the cookie.
-//   - A response without a statement may also be stored (section 4.2.2). It gets the cookie and
+//   - A response that explicitly permits shared caches to store it gets no cookie. The client gets the cookie with its next response that does not.
+//   - A response that says nothing may also be stored (section 4.2.2). It gets the cookie and
 //     Cache-Control: private.
 //   - A response that forbids storing (private, no-store) gets only the cookie.
 

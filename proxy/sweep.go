@@ -30,12 +30,12 @@ const (
 	// longResponse is the time after which a response that has begun is treated as a stream.
 	longResponse = 10 * time.Second
 	// drainIdleTimeout is how long a client connection must be idle before it is closed during a
-	// drain. Its client will probably reuse a connection that was used very recently, and a close
+	// drain. A client will probably reuse a connection that it used very recently, and closing it
 	// could collide with the next request.
 	drainIdleTimeout = time.Second
-	// drainStreamTimeout is the same time for a connection from another node during Shutdown. It is
-	// shorter, because that node already has a shard map without this node, or is about to apply
-	// one.
+	// drainStreamTimeout is the corresponding time for a connection from another node during
+	// Shutdown. It is shorter, because that node already has a shard map without this node, or is
+	// about to apply one.
 	drainStreamTimeout = 250 * time.Millisecond
 	// streamEndTimeout is how long an event stream may continue after its end was requested, until
 	// the end of the current event.
@@ -62,7 +62,7 @@ type sweeper struct {
 	handovers       *wsession.HandoverPacer
 	drainTimeout    time.Duration                 // Options.DrainTimeout
 	reconnectSpread time.Duration                 // Options.ReconnectSpread
-	maintain        func(sinceLast time.Duration) // work that is necessary only about once per second
+	maintain        func(sinceLast time.Duration) // work that is needed only about once per second
 
 	lastMaintenance time.Duration // time of the last call of maintain, by the clock
 	peerPaths       peerpath.Detector
@@ -94,18 +94,18 @@ func newSweeper(s *Server) *sweeper {
 }
 
 // mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node is
-// leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
-// connections to it must be checked.
+// leaving, each of them has its own deadline. All connections to a peer must be checked before it
+// is declared unresponsive.
 func (sweeper *sweeper) mustSweepAll() bool {
 	isLeaving := sweeper.lifecycle.IsStopping() || sweeper.lifecycle.IsDraining()
 	pathCheckDue := sweeper.peerPaths.NeedsCompleteSweep(sweeper.clock.Now())
 	return isLeaving || pathCheckDue
 }
 
-// sweep checks the open connections, and closes or parks those that have been idle for long. It
-// starts disconnect watches for requests that have run for some time. It detects apps that do not
-// respond, and runs whose shard has moved. Without complete, clients does not contain quiescent
-// WebSockets. Only the sweeping goroutine calls it.
+// sweep checks the open connections, and closes or parks those that have been idle for a long time.
+// It starts disconnect watches for requests that have been running for a while, and detects apps
+// that do not respond and runs whose shard has moved. Unless complete is set, clients does not
+// contain quiescent WebSockets. Only the sweeping goroutine calls it.
 func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 	now := sweeper.clock.Now()
 	table, settings := sweeper.cluster.Table(), sweeper.settings.Load()
@@ -138,8 +138,8 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 }
 
 // sweepIdle checks a connection that waits for its next request. It closes the connection if the
-// node is leaving, requests to park it, or lets its goroutine check the idle timeout. It parks a
-// connection only with mayPark, and reports whether it has requested that.
+// node is leaving, requests to park it, or lets its goroutine check the idle timeout. It requests
+// parking only if mayPark is set, and reports whether it did.
 func (sweeper *sweeper) sweepIdle(c *client, settings *Settings, now time.Duration, mayPark bool) (requestedPark bool) {
 	idleStart := c.idle.since()
 	if idleStart == 0 {
@@ -171,7 +171,7 @@ func (sweeper *sweeper) idleLimit(c *client) time.Duration {
 }
 
 // sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
-// moved. It only registers a run that it sees for the first time.
+// moved. A run seen for the first time is only registered.
 func (sweeper *sweeper) sweepRun(c *client, table *route.Table, settings *Settings, now time.Duration) {
 	current := c.slot.Load()
 	if current.IsCancelled() && current.Kind == route.Local && current.Has(inflight.Resumable) {
@@ -189,7 +189,7 @@ func (sweeper *sweeper) sweepRun(c *client, table *route.Table, settings *Settin
 		return
 	}
 	if c.loopClient.Loop() != nil {
-		c.loopClient.Wake() // a goroutine waits for the response now, and watches the client
+		c.loopClient.Wake() // from now on, a goroutine waits for the response and watches the client
 		return
 	}
 	c.disconnect.Start()
@@ -225,8 +225,8 @@ func (sweeper *sweeper) sweepLongResponse(c *client, current inflight.Run, now t
 	}
 }
 
-// awaitsLocalApp reports whether the app of this node has received the whole request, and its
-// response has not begun.
+// awaitsLocalApp reports whether this node's app has received the whole request but has not begun
+// its response.
 func awaitsLocalApp(c *client, current inflight.Run) bool {
 	const respondsOrRelays = inflight.ResponseBegun | inflight.Tunnel | inflight.Events | inflight.WebSocket
 	return current.Kind == route.Local && !current.Has(respondsOrRelays) && !c.body.IsBeingRead()
@@ -269,11 +269,11 @@ func (sweeper *sweeper) sweepDeadline(c *client, current inflight.Run, table *ro
 	}
 }
 
-// sweepTotalTimeout cancels a run whose request has lasted longer than TotalTimeout, and reports
-// whether the time is over. If the response has begun, this aborts the connection of the client.
+// sweepTotalTimeout cancels a run whose request has exceeded TotalTimeout, and reports whether it
+// has. If the response has begun, this aborts the client's connection.
 func (sweeper *sweeper) sweepTotalTimeout(c *client, current inflight.Run, now time.Duration) (isOver bool) {
 	const exempt = inflight.Tunnel | inflight.WebSocket | inflight.Events
-	deadline := time.Duration(c.totalDeadline.Load()) // loaded after current, so it is not that of an earlier request
+	deadline := time.Duration(c.totalDeadline.Load()) // loaded after current, so it does not belong to an earlier request
 	if deadline == 0 || now <= deadline || current.Has(exempt) {
 		return false
 	}

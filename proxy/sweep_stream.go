@@ -25,9 +25,9 @@ func (sweeper *sweeper) countAsStream(c *client, current inflight.Run) {
 	}
 }
 
-// sweepStream ends a tunnel or an event stream after a grace period. The period starts when the shard
-// of the stream has moved, or when this node starts to leave. After it, an event stream has up to
-// streamEndTimeout more, so that it can end between two events.
+// sweepStream ends a tunnel or an event stream after a grace period. The period starts when the
+// shard of the stream has moved, or when this node starts to leave. After that, an event stream has
+// up to streamEndTimeout to end between two events.
 func (sweeper *sweeper) sweepStream(c *client, current inflight.Run, table *route.Table, grace, now time.Duration) {
 	cancelCause := sweeper.causeOfStreamEnd(c, current, table)
 	if cancelCause == cause.None {
@@ -66,9 +66,9 @@ func (sweeper *sweeper) causeOfStreamEnd(c *client, current inflight.Run, table 
 	return cause.None
 }
 
-// continuesForPeer reports whether a run is a resumable event stream of another node, and this node
-// still serves other nodes. If the stream ended, its ingress would resume it at this node immediately.
-// It ends when the shard is held.
+// continuesForPeer reports whether a run is a resumable event stream of another node while this
+// node still serves other nodes. If the stream ended, its ingress would immediately resume it at
+// this node. It ends once requests for the shard are queued.
 func (sweeper *sweeper) continuesForPeer(c *client, current inflight.Run) bool {
 	isForwarded := c.ingress != "" && sweeper.lifecycle.ServesPeers()
 	return isForwarded && current.Has(inflight.Events) && c.slot.Events.IsResumable(current.Number)
@@ -79,21 +79,22 @@ func (sweeper *sweeper) continuesForPeer(c *client, current inflight.Run) bool {
 func (sweeper *sweeper) eventStreamGrace(c *client, current inflight.Run, cancelCause cause.Cause, grace time.Duration) time.Duration {
 	isResumable := c.slot.Events.IsResumable(current.Number)
 	if cancelCause == cause.ShardMoved && isResumable {
-		return 0 // the new owner resumes it, so there is no reason to wait
+		return 0 // the new owner resumes it, so there is no need to wait
 	}
 	onlyForwards := cancelCause == cause.Leaving && current.Kind == route.Remote
 	if onlyForwards && !isResumable {
-		// The owner does not leave, so the stream continues until shortly before the end of the drain.
-		// The stream then has streamEndTimeout to end between two events. Its client may take as long
-		// again to read the rest before abortStuckClient aborts the connection.
+		// The owner is not leaving, so the stream continues until shortly before the end of the
+		// drain. It then has streamEndTimeout to end between two events, and its client has the
+		// same time again to read the rest before abortStuckClient aborts the connection.
 		latestEnd := sweeper.lifecycle.DrainDeadline() - 2*streamEndTimeout
 		return max(grace, latestEnd-c.moveSeenAt)
 	}
 	return grace
 }
 
-// abortStuckClient aborts the connection of a client that does not read, if this has delayed the end
-// of a cancelled run for streamEndTimeout. The next owner of the shard may be waiting for that end.
+// abortStuckClient aborts the connection of a client that does not read if this has delayed the end
+// of a cancelled run for streamEndTimeout, because the shard's next owner may be waiting for that
+// end.
 func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
 	if c.cancelledRun != current.Number {
 		c.cancelledRun, c.cancelledAt = current.Number, now
@@ -104,11 +105,11 @@ func abortStuckClient(c *client, current inflight.Run, now time.Duration) {
 	}
 }
 
-// runsAtRoute reports whether a request runs at the destination to which the routing table now sends
-// requests for its shard. dest is the route of the shard. node is the node to which the request was
-// forwarded, nil if it runs at this node. While the shard is held because its owner is paused or has no
-// lease, the result is true, because the owner has not changed. While the shard is held for another
-// reason, it is true only for a forwarded request.
+// runsAtRoute reports whether a request runs at the destination to which the routing table now
+// sends requests for its shard. dest is the route of the shard. node is the node that the request
+// was forwarded to, or nil if it runs at this node. If requests are queued because the owner is
+// paused or has no lease, the result is true, because the owner has not changed. If they are queued
+// for another reason, it is true only for a forwarded request.
 func runsAtRoute(current inflight.Run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Queued:

@@ -31,9 +31,8 @@ func (sweeper *sweeper) sweepSession(c *client, session *wsrelay.Session, now ti
 	}
 }
 
-// sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
-// immediately. The owner waits for the request of the ingress, and starts the hand-over itself
-// after wsession.HandoverDelay.
+// sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it immediately. The owner
+// waits for the ingress's request, and starts the hand-over itself after wsession.HandoverDelay.
 func (sweeper *sweeper) sweepRelay(c *client, current inflight.Run, table *route.Table, now time.Duration) {
 	relay := c.slot.WebSocket.Load()
 	if relay == nil || current.Flags&inflight.Keyless != 0 {
@@ -54,9 +53,8 @@ func (sweeper *sweeper) sweepRelay(c *client, current inflight.Run, table *route
 	}
 }
 
-// isMoving reports whether the shard of a relay moves away from its current destination. If the
-// owner merely does not respond, the shard is not treated as moving, because the owner may still
-// serve it.
+// isMoving reports whether the shard of a relay is moving away from its current destination. An owner that merely
+// does not respond may still serve the shard, so this does not count as a move.
 func isMoving(current inflight.Run, node *string, dest *route.Route) bool {
 	if current.Kind == route.Remote && dest.Kind == route.Queued {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting

@@ -8,8 +8,8 @@ import (
 	"shardway/proxy/route"
 )
 
-// lacksPlace reports whether the request must take a place before it runs, because a reload has switched a limit
-// on. The caller has begun the run, so that replaceSettings finds a run for which the result is false.
+// lacksPlace reports whether the request must take a slot before it runs, because a reload has enabled a limit. The
+// caller must already have begun the run, so that replaceSettings finds it if the result is false.
 func (router *router) lacksPlace() bool {
 	settings := router.server.settings.Load()
 	if settings == router.settings {
@@ -20,8 +20,8 @@ func (router *router) lacksPlace() bool {
 		router.lacksLimitPlace(settings)
 }
 
-// lacksLimitPlace reports whether the request must take a place among the concurrent requests of its key. For an
-// ambiguous path it returns true, so that enterLimits refuses the request.
+// lacksLimitPlace reports whether the request must take a slot among the concurrent requests of its key. It returns
+// true for an ambiguous path, so that enterLimits refuses the request.
 func (router *router) lacksLimitPlace(settings *Settings) bool {
 	if router.isExemptFromLimits() {
 		return false
@@ -47,7 +47,7 @@ func (settings *Settings) limitsConcurrency(previous *Settings) bool {
 	return isSwitched
 }
 
-// replaceSettings publishes settings. If they switch a limit of a gate on, the requests that run without a place
+// replaceSettings publishes settings. If they enable a limit of a gate, requests that are running without a slot
 // count until they end.
 func (s *Server) replaceSettings(next *Settings) {
 	previous := s.settings.Load()

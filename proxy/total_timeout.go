@@ -4,11 +4,11 @@ import (
 	"time"
 )
 
-// The node of the client enforces TotalTimeout, because only this node measures how long the client has
-// waited: the time includes the queue, retries and other nodes. The sweeper cancels the run of an attempt
-// when the time is over. If no byte of the response was sent, the client gets 504; otherwise its connection
-// is aborted, so that the response does not seem to be complete. Waiting in the queue ends at the same time.
-// If the body has not arrived, and is buffered before the first attempt, the client gets 408.
+// The client's node enforces TotalTimeout, because only that node knows how long the client has waited: the time
+// includes the queue, retries and other nodes. When the time is over, the sweeper cancels the run of an attempt,
+// and waiting in the queue ends. If no byte of the response was sent, the client gets 504; otherwise its connection
+// is aborted, so that the response does not look complete. If the body is still being buffered before the first
+// attempt, the client gets 408.
 
 // startTotalTimeout starts the TotalTimeout of the request that has been read.
 func (c *client) startTotalTimeout() {

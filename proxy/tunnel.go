@@ -42,7 +42,7 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 }
 
 // runTunnel sends a 101 response, and then copies bytes in both directions until both sides have
-// ended. When one side closes its sending side, runTunnel closes that direction at the other side. It
+// ended. When one side closes its sending side, runTunnel passes the close on to the other side. It
 // returns false if the run was cancelled before any byte of the response was sent.
 func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	res := &attempt.conn.Response
@@ -84,14 +84,15 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 }
 
 // releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
-// be for days. The request itself stays: it may be retried for another upstream connection.
+// take days. The request itself is kept, because it may be repeated for another upstream
+// connection.
 func (rr *responseRelay) releaseBuffers(attempt *attempt) {
 	attempt.conn.Response.Clear()
 	rr.req.Compact()
 	rr.headerEdit, rr.extraLines = h1.Edit{}, nil
 }
 
-// copyTunnel copies both directions. A connection of which one direction has ended is aborted after
+// copyTunnel copies both directions. Once one direction has ended, the connection is aborted after
 // IdleTimeout. tunnel is nil unless the tunnel is a WebSocket.
 func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel *wstunnel.Tunnel) {
 	prepareForTunnel(client)
@@ -120,8 +121,8 @@ func (rr *responseRelay) copyTunnel(client *h1.Conn, conn *connpool.Conn, tunnel
 	timer.Stop()
 }
 
-// prepareForTunnel turns off the read timeouts of a connection, because a tunnel may be idle for
-// long. It also releases buffers that are empty.
+// prepareForTunnel disables the read timeouts of a connection, because a tunnel may be idle for a
+// long time. It also releases empty buffers.
 func prepareForTunnel(conn *h1.Conn) {
 	timeouts := conn.Timeouts()
 	timeouts.Body, timeouts.MinRate = 0, 0
@@ -130,7 +131,7 @@ func prepareForTunnel(conn *h1.Conn) {
 }
 
 // copyOneWay copies from one connection to the other until the source ends, and then closes the
-// sending side of the other one. It returns false if the tunnel must be aborted.
+// sending side of the other. It returns false if the tunnel must be aborted.
 func copyOneWay(source, dst *h1.Conn) bool {
 	writer := dst.Writer()
 	writer.BeginBody(h1.UntilClose, 0)

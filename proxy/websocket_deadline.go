@@ -12,10 +12,10 @@ import (
 // ResumeTimeout.
 const maxResumeWaits = 6
 
-// resumeDeadline limits how long a resumable WebSocket may be without an upstream connection. The
-// limit is ResumeTimeout. It starts again whenever another WebSocket is resumed at the same
-// destination: a queue that makes progress is not an outage, even if the machine is slow and the
-// queue is long. If the clients in such a queue were closed, all of them would reconnect together.
+// resumeDeadline limits how long a resumable WebSocket may be without an upstream connection. The limit is
+// ResumeTimeout, restarted whenever another WebSocket is resumed at the same destination: a queue that makes
+// progress is not an outage, even if the machine is slow and the queue is long. If the clients in such a queue were
+// disconnected, they would all reconnect together.
 type resumeDeadline struct {
 	sockets   *webSockets
 	shard     shardmap.Shard
@@ -24,8 +24,8 @@ type resumeDeadline struct {
 	timer     *time.Timer
 }
 
-// limitResume calls onExpired when a WebSocket of the shard has waited longer than its resumeDeadline
-// permits, unless the caller calls stop first.
+// limitResume calls onExpired when a WebSocket of the shard exceeds its resumeDeadline, unless the caller calls
+// stop first.
 func (sockets *webSockets) limitResume(shard shardmap.Shard, onExpired context.CancelFunc) (stop func() bool) {
 	deadline := &resumeDeadline{sockets: sockets, shard: shard, onExpired: onExpired, latestEnd: sockets.clock.Now() + maxResumeWaits*sockets.resumeTimeout}
 	deadline.timer = time.AfterFunc(math.MaxInt64, deadline.check) // deadline.timer must be set before check runs
@@ -33,8 +33,8 @@ func (sockets *webSockets) limitResume(shard shardmap.Shard, onExpired context.C
 	return deadline.timer.Stop
 }
 
-// check runs when the timer has expired. It extends the limit if another WebSocket was resumed at the
-// same destination in the meantime.
+// check runs when the timer has expired. It extends the limit if another WebSocket has since been resumed at the
+// same destination.
 func (deadline *resumeDeadline) check() {
 	now := deadline.sockets.clock.Now()
 	var end time.Duration

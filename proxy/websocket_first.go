@@ -8,12 +8,13 @@ import (
 	"shardway/proxy/wsfirst"
 )
 
-// The key of a WebSocket may be in its first message (key sources ws-json and ws-first). Then the node
-// accepts the WebSocket itself, reads the message, and routes the upgrade request of the client like any
-// other request. After the app has accepted it, the app receives the message before all other data.
+// The key of a WebSocket may be in its first message (key sources ws-json and ws-first). In that
+// case the node accepts the WebSocket itself, reads the message, and then routes the client's
+// upgrade request like any other request. Once the app has accepted it, the app receives the
+// message before all other data.
 //
-// From the 101 response of the node on, the client receives a close frame instead of an error response.
-// exchange.accepted marks such a request.
+// After the node's 101 response, errors are reported to the client in a close frame instead of an
+// error response. exchange.accepted is set for such a request.
 
 // findKeyInMessage accepts the WebSocket of the request, and finds the key in its first message. It
 // returns false if the request has ended, after a response or a close frame.
@@ -71,8 +72,8 @@ func (c *client) readFirstMessage(protocol string) bool {
 	return failure == nil
 }
 
-// finishAccepted sends the close frame to the client of a WebSocket that this node has accepted and the
-// app has not.
+// finishAccepted sends the close frame to the client of a WebSocket that this node has accepted but
+// the app has not.
 func (c *client) finishAccepted() {
 	accepted := c.exchange.accepted
 	if accepted == nil || accepted.CloseCode == 0 || c.closing.Load() {
@@ -84,7 +85,8 @@ func (c *client) finishAccepted() {
 	}
 }
 
-// closeAccepted ends a request whose client has the 101 response of this node, because of a problem.
+// closeAccepted ends a request because of a problem after its client has received this node's 101
+// response.
 func (reply reply) closeAccepted(prob *problem.Problem) {
 	reply.exchange.accepted.SetProblem(prob)
 	reply.recordClosed(prob.Code)
@@ -92,7 +94,7 @@ func (reply reply) closeAccepted(prob *problem.Problem) {
 		Uint32("shard", uint32(reply.exchange.shard)).Str("detail", prob.Detail).Msg("WebSocket refused after its first message")
 }
 
-// recordClosed records the response of a WebSocket that this node has accepted and the app has not.
+// recordClosed records the response of a WebSocket that this node has accepted but the app has not.
 func (state *requestState) recordClosed(code problem.Code) {
 	const switchingProtocols = 101
 	state.exchange.account.RecordResponse(switchingProtocols, nil, state.exchange.lastRoute)
@@ -119,8 +121,8 @@ func (runner *attemptRunner) declineAccepted(attempt *attempt) decision {
 	return done
 }
 
-// refusesAccepted ends an attempt whose app has accepted the WebSocket in another way than this node.
-// It returns false if the WebSocket can begin.
+// refusesAccepted ends an attempt whose app has accepted the WebSocket with different parameters
+// than this node. It returns false if the WebSocket can begin.
 func (rr *responseRelay) refusesAccepted(attempt *attempt) bool {
 	accepted := rr.exchange.accepted
 	if accepted == nil || rr.exchange.isResumption() {
@@ -140,8 +142,8 @@ func (rr *responseRelay) refusesAccepted(attempt *attempt) bool {
 // clientHasUpgraded reports whether the client has the 101 response of this node.
 func (state *requestState) clientHasUpgraded() bool { return state.exchange.accepted != nil }
 
-// takeFirstMessage returns the frame of the first message, which the app receives first. nil means that
-// this node has read none. The frame is not needed any more after that.
+// takeFirstMessage returns and drops the frame of the first message, which the app receives first.
+// It returns nil if this node has read none.
 func (state *requestState) takeFirstMessage() []byte {
 	if state.exchange.accepted == nil {
 		return nil

@@ -24,11 +24,11 @@ func (log sessionLog) logRelayStart() {
 	if session.Relays == 1 {
 		in = int64(len(log.req.Raw()))
 	}
-	log.exchange.account.Upstream = 0 // the field still contains the time of the previous relay
+	log.exchange.account.Upstream = 0 // it still contains the time of the previous relay
 	log.write(in, lineBegin, session.StartReason.String())
 }
 
-// logRelayEnd logs the end of a relay and the amount of data that it has transferred.
+// logRelayEnd logs the end of a relay and the amount of data transferred.
 func (log sessionLog) logRelayEnd(result wsession.RelayEnd) {
 	account := &log.exchange.account
 	account.Upstream = account.Since(account.StartedAt)

@@ -5,18 +5,17 @@ import (
 	"shardway/proxy/route"
 )
 
-// A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available. A
-// separate multiplexed session carries these WebSockets, so they do not use up the streams of
-// requests, and their data does not delay requests. If thousands of WebSockets move, each of them
-// needs a few frames instead of a handshake. An idle WebSocket occupies no connection.
+// A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available.
+// These WebSockets have a separate multiplexed session, so that they neither use up the streams of
+// requests nor delay requests with their data. If thousands of WebSockets move, each of them needs
+// a few frames instead of a handshake. An idle WebSocket occupies no connection.
 //
-// A WebSocket that transfers much data uses a connection of its own, because the window of a stream
-// is limited, and because its data would delay other WebSockets. The amount of data of its last
-// relay decides. WebSockets of a path that are not resumable also use connections: they never move,
-// so they would not benefit from streams.
+// A WebSocket whose last relay transferred much data uses its own connection, because the window of
+// a stream is limited and its data would delay other WebSockets. WebSockets of a path that are not
+// resumable also use connections: they never move, so they would not benefit from streams.
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
-// is available, or if the WebSocket needs a connection of its own.
+// is available, or if the WebSocket needs its own connection.
 func (router *router) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
 	if router.exchange.isResumption() || pool.Breaker.IsTripped() || router.server.webSockets.nonResumable.ExpectsLarge(&router.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
@@ -30,7 +29,7 @@ func (exchange *exchange) mayUseStream() bool {
 }
 
 // recordWebSocketPath remembers whether the WebSockets of the request's path are resumable,
-// according to the response of the owner. nonResumable is set if they are not.
+// according to the owner's response.
 func (rr *responseRelay) recordWebSocketPath(attempt *attempt, nonResumable bool) {
 	if attempt.route.Kind == route.Remote {
 		predictor := &rr.server.webSockets.nonResumable

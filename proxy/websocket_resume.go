@@ -52,7 +52,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	if toClient {
 		rr.recordStart(session)
 		session.RecordStart(&attempt.conn.Response, &rr.server.webSockets.replays)
-		rr.takeFirstMessage() // the session has it
+		rr.takeFirstMessage() // already taken over by the session
 	}
 	relay.ResponseSent = isResumption || rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, !toClient)
 	if toClient {
@@ -143,7 +143,7 @@ func (resumer *sessionResumer) resumeSession() (code int, reason string) {
 	defer resumer.server.webSockets.pacer.RecordSessionResumed()
 	session.CancelWait.Store(&cancel)
 	defer session.CancelWait.Store(nil)
-	// The deadline also ends an attempt to which the app does not respond.
+	// The deadline also ends an attempt that gets no response from the app.
 	stop := context.AfterFunc(ctx, resumer.cancelUnanswered)
 	defer stop()
 	resumer.wait.attemptContext = ctx
@@ -183,19 +183,18 @@ func (resumer *sessionResumer) cancelUnanswered() {
 	inflight.CloseAll(toClose)
 }
 
-// prepareRetry resets the exchange before the request of the next relay is sent. The safety is set
-// to unsafeMethod, because a request that may have reached an app must not be repeated with the
-// same attempt number.
+// prepareRetry resets the exchange before the request of the next relay is sent. It sets safety to
+// unsafeMethod, because a request that may have reached an app must not be repeated with the same
+// attempt number.
 func (exchange *exchange) prepareRetry(wait time.Duration) {
 	exchange.finishQueueing()
 	exchange.safety, exchange.deadline, exchange.lastPause = unsafeMethod, time.Now().Add(wait), 0
 	exchange.tries, exchange.reusedConnAttempts, exchange.responsesBegun, exchange.notAcquiredCount, exchange.lastCrash, exchange.runAborted = 0, 0, 0, 0, nil, false
-	exchange.avoidStreams = false // the next attempt uses another multiplexed session
+	exchange.avoidStreams = false // the next attempt uses a different multiplexed session
 }
 
-// decideAfterDecline ends an attempt to resume a session that has received a response other than 101. A
-// response of the app is final. After an error response of another node, another attempt may
-// follow.
+// decideAfterDecline ends an attempt to resume a session that has received a response other than
+// 101. A response of the app is final. An error response of another node permits another attempt.
 func (retry *retrier) decideAfterDecline(attempt *attempt) decision {
 	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
@@ -209,8 +208,8 @@ func (retry *retrier) decideAfterDecline(attempt *attempt) decision {
 	return done
 }
 
-// ownerSentNothing reports whether an owner that responds with the problem code has sent nothing to its
-// app.
+// ownerSentNothing reports whether an owner that responds with this problem code has sent nothing
+// to its app.
 func ownerSentNothing(code problem.Code) bool {
 	switch code { //nolint:exhaustive // after any other code, the request may have reached the app
 	case problem.UpstreamBusy, problem.ShardBusy, problem.KeyBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,

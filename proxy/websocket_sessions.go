@@ -20,14 +20,14 @@ func (s *Server) CountUpgraded() int {
 }
 
 // Sessions that wait for a relay are released in batches of resumeBatch, one batch per
-// resumeInterval. The resulting rate is the same as for requests. Requests are released in larger
-// batches, but a large batch of WebSockets would delay requests that arrive at the same time.
+// resumeInterval. The resulting rate is the same as for requests, which are released in larger
+// batches. A large batch of WebSockets would delay requests that arrive at the same time.
 const (
 	resumeBatch    = 4
 	resumeInterval = 3 * time.Millisecond
 )
 
-// webSocketRun is a relay of a resumable WebSocket, together with the attempt that has started it.
+// webSocketRun is a relay of a resumable WebSocket, together with the attempt that started it.
 type webSocketRun struct {
 	wsrelay.Relay
 
@@ -57,7 +57,7 @@ func (c *client) createSession() {
 }
 
 // requiredQueue returns the backoff.ShardQueue that the request must join before it is sent to the
-// destination of pool. nil means that it can be sent now.
+// destination of pool. It returns nil if the request can be sent now.
 func (exchange *exchange) requiredQueue(pool *connpool.Pool) *backoff.ShardQueue {
 	if exchange.isResumption() {
 		return pool.UpgradeBackoff.Allow(0, true)
@@ -118,7 +118,7 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
-	// The end of the admission must also release the exclusive use and the upgrade place.
+	// The end of the admission must also release the exclusive use and the upgrade slot.
 	runner.admission.extend(func(end func()) {
 		session.ReleaseUpgrade()
 		end()
@@ -129,20 +129,20 @@ func (runner *attemptRunner) runWebSocket(attempt *attempt) decision {
 }
 
 // wasReplaced reports whether the run was cancelled because a newer request of the same session has
-// arrived. In that case, the ingress has given up the older request.
+// arrived, which means that the ingress has given up on the older one.
 func (retry *retrier) wasReplaced(cancelCause cause.Cause) bool {
 	return cancelCause == cause.ClientGone && retry.ingress != "" && retry.exchange.session != nil && retry.body.ClientErr == nil
 }
 
-// yieldToNewerRun ends a run that was replaced, together with its connection. It must not cancel the
-// newer run in turn.
+// yieldToNewerRun ends a replaced run together with its connection, without cancelling the newer
+// run.
 func (retry *retrier) yieldToNewerRun() decision {
 	retry.exchange.connAborted = true
 	return done
 }
 
-// acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
-// is free, it returns the backoff.ShardQueue that the request must join.
+// acquireUpgrade reserves one of the wsession.MaxUpgrades slots for resumed WebSockets. If none is
+// free, it returns the backoff.ShardQueue that the request must join.
 func (runner *attemptRunner) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
 	upgrades, n := &attempt.conn.Pool.UpgradeBackoff, &runner.server.webSockets.upgrades
 	if upgradeQueue := upgrades.Allow(0, true); upgradeQueue != nil {

@@ -59,8 +59,8 @@ func (resumer *sessionResumer) recordRelayEnd(relay *wsrelay.Relay) wsession.Rel
 	return result
 }
 
-// recordResumeFailure records that a session has not found another relay. It does nothing if the session has
-// started one.
+// recordResumeFailure records that a session got no further relay. It does nothing if the session
+// has started one.
 func (resumer *sessionResumer) recordResumeFailure() {
 	session, result := resumer.exchange.session, wsession.SessionTimedOut
 	switch {

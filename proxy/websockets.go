@@ -51,8 +51,8 @@ type webSockets struct {
 	nonResumable sizehint.Predictor // paths whose WebSockets are not resumable
 }
 
-// init initializes the state. relays is what all relays have in common, except for the fields that
-// webSockets itself provides. dialProbe opens a connection to an app instance that carries no request.
+// init initializes the state. relays is the state shared by all relays, except for the fields that webSockets
+// itself sets. dialProbe opens a connection to an app instance that carries no request.
 func (sockets *webSockets) init(options *Options, upstreams *upstream.Pools, tunnels *atomic.Int64, relays wsrelay.Shared, dialProbe func(instance uint8) (net.Conn, error)) {
 	sockets.clock, sockets.cluster, sockets.upstreams, sockets.tunnels = relays.Clock, options.Cluster, upstreams, tunnels
 	sockets.resumeTimeout = options.ResumeTimeout
@@ -76,7 +76,7 @@ func (sockets *webSockets) init(options *Options, upstreams *upstream.Pools, tun
 	sockets.nonResumable.SetSeed(maphash.MakeSeed())
 }
 
-// appRefuses reports whether an app instance of this node accepts no connections any more.
+// appRefuses reports whether an app instance of this node no longer accepts connections.
 func (sockets *webSockets) appRefuses(instance uint8) bool {
 	pool := sockets.upstreams.App(instance)
 	if pool == nil || pool.Breaker.IsTripped() {

@@ -8,7 +8,7 @@ import (
 // idleConns contains the idle connections of a pool. Pool.mu protects all fields.
 type idleConns struct {
 	conns   []*Conn // in order of last use; the most recently used connection is last
-	streams []*Conn // likewise, for streams of multiplexed sessions
+	streams []*Conn // the same, for streams of multiplexed sessions
 }
 
 // preferLoopScan is the number of recently used connections among which preferLoop searches. A

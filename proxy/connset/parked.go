@@ -89,7 +89,7 @@ type parkedConns struct {
 
 // maxParkWait is how long Park waits for a moment in which no visit is in progress. Closely spaced
 // visits may leave no such moment. The wait is short because nothing reads from the connection
-// meanwhile.
+// in the meantime.
 const maxParkWait = 500 * time.Millisecond
 
 var errVisited = errors.New("connset: connections are being visited all the time")

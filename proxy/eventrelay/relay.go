@@ -190,7 +190,7 @@ func (e *Relay) beginWrite() bool {
 	}
 }
 
-// endWrite ends the write that beginWrite has begun. If RequestEnd was called meanwhile and the last event is
+// endWrite ends the write that beginWrite has begun. If RequestEnd was called in the meantime and the last event is
 // complete, endWrite ends the stream and returns false; the caller must not write again.
 func (e *Relay) endWrite() bool {
 	for {

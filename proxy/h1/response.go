@@ -130,7 +130,7 @@ func parseStatusCode(digits []byte) int {
 }
 
 // validate checks the complete header section in r.raw and determines how the body is framed (RFC
-// 9112 section 6.3). isHead is set for the response to a HEAD request.
+// 9112 section 6.3). isHead is set for the response to a request with method HEAD.
 func (r *Response) validate(isHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err

@@ -33,13 +33,13 @@ func drain(ln net.Listener) []net.Conn {
 }
 
 // handshakeWait is how long acceptBacklog waits for TCP handshakes in progress. It exceeds the round-trip time of
-// most clients. Clients whose SYN arrives meanwhile are refused a second later.
+// most clients. Clients whose SYN arrives in the meantime are refused a second later.
 const handshakeWait = 50 * time.Millisecond
 
 // acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening socket (on
 // Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A connection that the kernel
 // establishes between the last accept and the shutdown would be reset. On Linux, SYNs are therefore dropped
-// meanwhile, and acceptBacklog accepts the connections whose handshakes complete within wait. A client whose SYN
+// in the meantime, and acceptBacklog accepts the connections whose handshakes complete within wait. A client whose SYN
 // was dropped retransmits it after a second, and its connection is then refused.
 func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	raw := rawListenerConn(ln)

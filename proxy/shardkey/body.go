@@ -12,10 +12,10 @@ import (
 )
 
 // maxBodyKey is the maximum size in bytes of a key in a body. Other keys are limited by the maximum
-// size of the header section, in which each byte of the key may need three bytes.
+// size of the header section, in which each byte of a key may take three bytes.
 const maxBodyKey = 2 << 10
 
-// Details of problems with requests whose bodies apps may read differently.
+// Problem details for requests whose bodies apps may read differently.
 const (
 	detailContentType = "a Content-Type that apps may read differently for "
 	detailMultipart   = "a multipart/form-data body, in which no key is looked for, for "
@@ -27,12 +27,12 @@ const (
 	detailLongKey     = "a key of more than 2048 bytes in "
 )
 
-// Body is what the node has read of the body of a request, to find the key in it.
+// Body is the part of a request body that the node has read to find the key.
 type Body struct {
 	// Data is the whole body if IsComplete is set.
 	Data []byte
-	// IsComplete is false if the body is too large to be read before the request is routed. Its key
-	// sources have no value then.
+	// IsComplete is false if the body is too large to be read before the request is routed. Key
+	// sources in the body then have no value.
 	IsComplete bool
 }
 
@@ -40,7 +40,7 @@ type Body struct {
 type bodyFormat uint8
 
 const (
-	formatOther bodyFormat = iota // neither JSON nor a form; also without a Content-Type
+	formatOther bodyFormat = iota // neither JSON nor a form, or no Content-Type
 	formatJSON
 	formatForm      // application/x-www-form-urlencoded
 	formatMultipart // multipart/form-data
@@ -146,8 +146,8 @@ func (x *Extractor) bodyFormat() (format bodyFormat, problemText string) {
 	return format, problemText
 }
 
-// formatOf returns the format of a Content-Type value. The value is unclear if it names JSON or a form
-// in a way that is not usual, or another character set than UTF-8.
+// formatOf returns the format of a Content-Type value. The format is unclear if the value names
+// JSON or a form in an unusual way, or a character set other than UTF-8.
 func formatOf(contentType []byte) bodyFormat {
 	contentType = bytes.ToLower(contentType)
 	mediaType, parameters, hasParameters := bytes.Cut(contentType, []byte(";"))
@@ -171,7 +171,7 @@ func formatOf(contentType []byte) bodyFormat {
 }
 
 // areClearParameters reports whether all parsers read the same parameters from the rest of a
-// Content-Type, in lower case, and the character set is UTF-8.
+// Content-Type, which must be lowercase, and the character set is UTF-8.
 func areClearParameters(parameters []byte) bool {
 	if isSemicolonAtEnd := len(bytes.Trim(parameters, blanks)) == 0; isSemicolonAtEnd {
 		return true
@@ -243,9 +243,9 @@ func hasOtherParameter(query []byte, name string, key []byte) bool {
 	return !same || value != nil && !bytes.Equal(value, key) || hasLookalikeField(query, name)
 }
 
-// hasUnclearValue reports whether a value of a form field becomes another value in some apps. Express does not
-// decode a value with an invalid escape, and Go ignores it. Java replaces invalid UTF-8, and C libraries end
-// a value at a NUL.
+// hasUnclearValue reports whether some apps read a different value for a form field. Express does
+// not decode a value with an invalid escape, and Go ignores it. Java replaces invalid UTF-8, and C
+// libraries end a value at a NUL.
 func hasUnclearValue(body []byte, name string) bool {
 	for pair := range bytes.FieldsFuncSeq(body, isFormSeparator) {
 		rawName, rawValue, _ := bytes.Cut(pair, []byte("="))
@@ -280,7 +280,7 @@ func hasInvalidEscape(text []byte) bool {
 }
 
 // foldFieldName returns the name of a form field as the most lenient app reads it, except for case.
-// isNested is set if the name of the key contains a bracket, so brackets belong to names.
+// isNested is set if the name of the key contains a bracket, so that brackets belong to names.
 func foldFieldName(name []byte, isNested bool) []byte {
 	name = bytes.Trim(name, " \t\r\n")
 	name, _, _ = bytes.Cut(name, []byte{0})
@@ -339,8 +339,8 @@ func bodySources(sources []keysource.Source) (found []keysource.Source) {
 	return found
 }
 
-// unreadBodyHint describes why the sources that read the body have found no key. Empty means that they
-// have read the body, or that there is none.
+// unreadBodyHint explains why the sources that read the body found no key. It is empty if they have
+// read the body, or there is none.
 func (x *Extractor) unreadBodyHint(sources []keysource.Source, body *Body) string {
 	hint := ""
 	for _, source := range bodySources(sources) {

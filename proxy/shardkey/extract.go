@@ -16,7 +16,7 @@ import (
 // hexadecimal.
 const generatedKeyLen = 32
 
-// Details of problems with requests in which the app may read another key.
+// Problem details for requests in which the app may read a different key.
 const (
 	detailTwoKeys       = "two different keys in "
 	detailRemovedKey    = "the Connection header removes what the key is read from: "
@@ -34,12 +34,12 @@ type Extractor struct {
 	Request        *h1.Request
 	Client         *forwarded.Client              // address of the client of the connection
 	TrustedProxies []netip.Prefix                 // the trusted proxies of the settings
-	Keys           *Keys                          // configuration to use; nil means that no key was searched for yet
+	Keys           *Keys                          // configuration to use; nil before the first search
 	Place          func(key []byte) Placement     // placement of a new key; nil means that any key is suitable
 	Codec          *wrapkey.Codec                 // verifies wrapped values; nil means the fixed key
 	wrapped        *wrapkey.Request               // wrapped values of the request, during Find; nil means that the configuration has none
-	ReportClaim    func(source, structure string) // called if a claim is an array or object, and can never be a key; nil means that it is not reported
-	FirstMessage   *FirstMessage                  // first message of the request's WebSocket; nil means that it was not read
+	ReportClaim    func(source, structure string) // called if a claim is an array or object, which can never be a key; may be nil
+	FirstMessage   *FirstMessage                  // first message of the request's WebSocket; nil if it was not read
 	joined         []byte                         // memory of a joined key, until the next call of Find
 	scratch        []byte                         // memory of the key, until the next call of Find
 	clientIP       []byte                         // memory of the result of ClientIP, until its next call
@@ -65,14 +65,14 @@ type Found struct {
 	Protocols     []string
 }
 
-// Find returns the key of the request, or the problem with which the request must be refused.
-// gateway is set if this node has no app.
+// Find returns the key of the request, or the problem with which to refuse it. gateway is set if
+// this node has no app.
 func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.FindInBody(gateway, nil) }
 
-// FindInBody is Find for a request whose body has been read because of Found.NeedsBody. nil means that
-// the body has not been read.
+// FindInBody is like Find, for a request whose body has been read because of Found.NeedsBody. nil
+// means that the body has not been read.
 func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
-	if x.Keys.headerNames != nil { // some servers add trailers to the headers
+	if x.Keys.headerNames != nil { // some servers merge trailers into the headers
 		x.Request.Body.ForbidTrailers(x.Keys.headerNames)
 	}
 	sources, unambiguous := x.sourcesForPath()
@@ -123,8 +123,8 @@ func (x *Extractor) sourcesForPath() (sources *keysource.SourceList, unambiguous
 	return table.Match(&path)
 }
 
-// ambiguityProblem returns the problem of a request in which this node and the app could read different
-// keys. The app may own only the shard of one of them.
+// ambiguityProblem returns the problem of a request in which this node and the app could read
+// different keys. The app may own the shard of only one of them.
 func ambiguityProblem(text, where string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: text + where, Param: where}
 }
@@ -134,7 +134,7 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 
 // withoutKey returns the result for a request without a key, according to the policy
 // on-missing-key. A CORS preflight cannot contain the header with the key (WHATWG Fetch, section
-// 4.8), so it is not refused, and the app of any node may respond to it.
+// 4.8), so it is not refused; any node's app may respond to it.
 func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:
@@ -235,8 +235,8 @@ func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problem
 	return nil, ""
 }
 
-// maxJoined is the maximum size of a joined key in bytes. The header Shardway-Key may need three bytes
-// for each of them.
+// maxJoined is the maximum size of a joined key in bytes. Each of them may take three bytes in the
+// header Shardway-Key.
 const maxJoined = 16 << 10
 
 // joinedKey returns the keys of all parts of a source, joined. It returns nil if a part gives no key. If
@@ -270,14 +270,15 @@ func (x *Extractor) joinedKey(source *keysource.Source, body *Body) (key []byte,
 	return key, false, ""
 }
 
-// headerKey returns the value of the header lines with a name, including lines with _ instead of -,
-// because an app may take any of them for the key. Lines that the app does not get are skipped.
+// headerKey returns the value of the header lines with this name, including lines with _ instead of
+// -, because an app may take any of them for the key. Lines that the app does not receive are
+// skipped.
 func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
 		_, value := x.Request.Field(i)
 		field := x.Request.KnownField(i)
 		if field == h1.FieldHost {
-			value = x.Request.Host() // the value that the app gets, also for a target in absolute form
+			value = x.Request.Host() // the value that the app receives, even for a target in absolute form
 		}
 		if len(value) == 0 || x.removedFields().Has(field) {
 			continue
@@ -294,7 +295,7 @@ func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 	return key, ""
 }
 
-// removedFields returns the fields that the app does not get as the client sent them.
+// removedFields returns the fields that the app does not receive as the client sent them.
 func (x *Extractor) removedFields() h1.FieldSet {
 	if _, trusted := x.trustedProxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
@@ -302,8 +303,8 @@ func (x *Extractor) removedFields() h1.FieldSet {
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
-// cookieKey returns the first cookie with a name. If the app may read another one, problemText is
-// the reason.
+// cookieKey returns the first cookie with this name. If the app may read a different one,
+// problemText is the reason.
 func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
 		_, field := x.Request.Field(i)
@@ -351,8 +352,8 @@ func (x *Extractor) Grow(n int) []byte {
 	return x.scratch[:0]
 }
 
-// stickyKey takes the key from the sticky cookie, or generates one that the response sets. It
-// replaces a value that Shardway cannot have set.
+// stickyKey takes the key from the sticky cookie, or generates one that the response sets. Values
+// that Shardway cannot have set are replaced.
 func (x *Extractor) stickyKey() Found {
 	// The first of several cookies counts: the app uses the header Shardway-Key, not the cookie.
 	if value, _ := x.cookieKey(x.Keys.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
@@ -374,8 +375,7 @@ func isHex(text []byte) bool {
 }
 
 // ClientIP returns the address of the client that sent the request. Behind trusted proxies it is
-// the last address that does not belong to a trusted proxy. It does not change the key that Find has
-// returned.
+// the last address that does not belong to a trusted proxy. The key returned by Find stays valid.
 func (x *Extractor) ClientIP() []byte {
 	x.clientIP = x.appendClientIP(x.clientIP[:0], x.TrustedProxies, x.Client.Trusted)
 	return x.clientIP

@@ -8,7 +8,7 @@ import (
 	"shardway/keysource/jsonkey"
 )
 
-// Details of problems with a first message, and with the request before it.
+// Problem details for a first message and its upgrade request.
 const (
 	detailNotUTF8 = "a message that is not valid UTF-8 for "
 	detailBinary  = "a binary message for "
@@ -21,12 +21,12 @@ type FirstMessage struct {
 	IsText bool   // a text message; otherwise a binary message
 	Data   []byte // the payload; nil after Release
 
-	keySource string // source that has given the key; empty means none
+	keySource string // source that yielded the key; empty means none
 	key       []byte
 }
 
-// Release drops the message. The source that has given the key still gives it, so that a resumed
-// WebSocket keeps its key after a change of the key configuration. Other sources find nothing.
+// Release drops the message. The source that yielded the key still yields it, so that a resumed WebSocket keeps its
+// key after a change of the key configuration. Other sources find nothing.
 func (m *FirstMessage) Release() { m.Data = nil }
 
 // keyFrom returns the key that a source finds in the message, or nil if it finds none. If the
@@ -41,8 +41,8 @@ func (m *FirstMessage) keyFrom(source *keysource.Source) (key []byte, problemTex
 		}
 		return nil, ""
 	case !m.IsText:
-		// Some libraries, such as ws for Node.js, pass text and binary messages to the app alike. With the key
-		// of a later source, the client could choose the owner.
+		// Some libraries, such as ws for Node.js, pass text and binary messages to the app alike. If a later source
+		// were used instead, the client could choose the owner.
 		return nil, detailBinary
 	case !utf8.Valid(m.Data):
 		return nil, detailNotUTF8
@@ -72,8 +72,8 @@ func (x *Extractor) firstMessageKey(source *keysource.Source) (key []byte, probl
 	return x.FirstMessage.keyFrom(source)
 }
 
-// isUnclearUpgrade reports whether only some apps accept the request as a WebSocket: the client offers a
-// WebSocket and another protocol.
+// isUnclearUpgrade reports whether only some apps accept the request as a WebSocket, because the client offers
+// another protocol as well.
 func (x *Extractor) isUnclearUpgrade() bool {
 	const name, webSocket = "Upgrade", "websocket"
 	if !x.Request.RequestsUpgrade() {

@@ -1,8 +1,8 @@
 package shardkey
 
-// AppendHeaderValue appends a key as the value of the Shardway-Key header. Visible ASCII characters
-// except %, and spaces that are not at an end, stay unchanged. All other bytes are percent-encoded.
-// AppendDecoded always restores the key.
+// AppendHeaderValue appends a key as the value of the Shardway-Key header. Visible ASCII characters except %, and
+// spaces other than at the ends, stay unchanged. All other bytes are percent-encoded. AppendDecoded always restores
+// the key.
 func AppendHeaderValue(dst, key []byte) []byte {
 	for i, c := range key {
 		isInner := i > 0 && i < len(key)-1
@@ -18,8 +18,8 @@ func AppendHeaderValue(dst, key []byte) []byte {
 	return dst
 }
 
-// AppendDecoded appends the key that AppendHeaderValue has encoded. ok is false if the percent-encoding
-// of value is invalid; then the result ends before the first invalid byte.
+// AppendDecoded appends the key encoded by AppendHeaderValue. ok is false if the percent-encoding of value is
+// invalid; then the result ends before the first invalid byte.
 func AppendDecoded(dst, value []byte) (key []byte, ok bool) {
 	for i := 0; i < len(value); i++ {
 		if value[i] != '%' {

@@ -15,9 +15,9 @@ func randomKey(dst []byte) []byte {
 	return hex.AppendEncode(dst[:0], random)
 }
 
-// maxGeneratedKeys is the maximum number of keys that are generated for one request. If half of the
-// nodes are cordoned, one request in 2^64 still gets a key of a cordoned node. If a node owns one
-// shard in ten, one minted key in 850 belongs to another node.
+// maxGeneratedKeys is the maximum number of keys that are generated for one request. Even if half of the nodes are
+// cordoned, only one request in 2^64 gets a key of a cordoned node. If a node owns one shard in ten, one minted key
+// in 850 belongs to another node.
 const maxGeneratedKeys = 64
 
 // Placement describes the shard of a new key.
@@ -33,9 +33,9 @@ const (
 	PlaceHere
 )
 
-// stickyCookieKey returns a new key whose shard belongs to a node that accepts new keys. It uses the
-// first generated key if possible, so that keys are distributed like shards, wherever clients connect.
-// Otherwise it prefers a shard of this node. dst needs a capacity of generatedKeyCap.
+// stickyCookieKey returns a new key whose shard belongs to a node that accepts new keys. It uses the first
+// generated key if possible, so that keys are distributed like shards no matter where clients connect. Otherwise it
+// prefers a shard of this node. dst needs a capacity of generatedKeyCap.
 func (x *Extractor) stickyCookieKey(dst []byte) []byte {
 	key := randomKey(dst)
 	if x.Place == nil || x.Place(key) != PlaceAvoided {

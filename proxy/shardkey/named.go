@@ -6,8 +6,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// ParseNamed returns the key that an app names in the field Shardway-Key of a response, or nil if the field
-// is not valid: it must occur once, and contain a percent-encoded key of up to 2048 bytes. The key is a copy.
+// ParseNamed returns the key that an app names in the field Shardway-Key of a response, or nil if the field is not
+// valid: it must occur exactly once and contain a percent-encoded key of up to 2048 bytes. The key is a copy.
 func ParseNamed(header *h1.Header) []byte {
 	const name = "Shardway-Key"
 	first := header.Find(name, 0)

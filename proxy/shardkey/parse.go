@@ -13,11 +13,11 @@ import (
 // lower case. They return nil if there is no key. dst is scratch memory for the result.
 
 // queryValue returns the first non-empty value of a query parameter, in dst. same reports whether no other value
-// differs from it. That includes apps that split a query at semicolons (Rack before 3, Python before 3.10, CGI.pm):
-// they see the same key.
+// differs from it. This also holds for apps that split a query at semicolons (Rack before 3, Python before 3.10,
+// CGI.pm).
 //
-// fasthttp.Args decodes one pair at a time, because for the whole query it would keep about 60
-// bytes for each pair. Its handling of repeated parameters and semicolons is not used.
+// fasthttp.Args is used for one pair at a time, because for a whole query it would retain about 60 bytes per pair.
+// Its handling of repeated parameters and semicolons is not used.
 func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	args := fasthttp.AcquireArgs()
 	defer fasthttp.ReleaseArgs(args)
@@ -39,8 +39,8 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	return value, same
 }
 
-// isSameWithSemicolons reports whether a parser that also splits the query at semicolons finds value,
-// and no other non-empty value of the parameter. nil means that it must find none.
+// isSameWithSemicolons reports whether a parser that also splits the query at semicolons finds value, and no other
+// non-empty value of the parameter. If value is nil, it must find none.
 func isSameWithSemicolons(args *fasthttp.Args, query []byte, name string, value []byte) bool {
 	found := false
 	isSeparator := func(r rune) bool { return r == '&' || r == ';' }
@@ -57,9 +57,9 @@ func isSameWithSemicolons(args *fasthttp.Args, query []byte, name string, value 
 	return found == (value != nil)
 }
 
-// pairValue returns the value of a pair, or nil if it is empty or has another name. unambiguous is
-// false if the pair ends in "%+": Args keeps that plus sign, and other parsers read a space. (A name
-// that ends so cannot be configured.)
+// pairValue returns the value of a pair, or nil if it is empty or has another name. unambiguous is false if the
+// pair ends in "%+": Args keeps that plus sign, while other parsers read a space. (A name that ends so cannot be
+// configured.)
 func pairValue(args *fasthttp.Args, pair []byte, name string) (value []byte, unambiguous bool) {
 	args.ParseBytes(pair)
 	if value = args.Peek(name); len(value) == 0 {
@@ -72,7 +72,7 @@ func pairValue(args *fasthttp.Args, pair []byte, name string) (value []byte, una
 
 // cookieValue returns the first non-empty value of a cookie in one Cookie field. same reports whether no other
 // value differs from it. Apps that skip blanks next to the equals sign (Go, Django, Express) or split cookies at
-// blanks (Python's http.cookies) may see another key; then same is false.
+// blanks (Python's http.cookies) may see a different key; same is then false.
 func cookieValue(field []byte, name string) (value []byte, same bool) {
 	same = true
 	for pair := range bytes.SplitSeq(field, []byte(";")) {
@@ -93,9 +93,8 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// isReadDifferently reports whether some parsers read the cookie name from a pair of a Cookie field, and
-// others do not, or with another value. pair consists of cookieName, an equals sign and text, without
-// blanks around it.
+// isReadDifferently reports whether some parsers find the cookie name in a pair of a Cookie field while others do
+// not, or find a different value. pair consists of cookieName, an equals sign and text, without blanks around it.
 func isReadDifferently(pair, cookieName, text []byte, name string) bool {
 	isExact := string(cookieName) == name
 	if isExact && len(trimSpace(text)) < len(text) || !isExact && isCookieLookalike(cookieName, name) {
@@ -141,9 +140,9 @@ func hasCookieAfterComma(pair []byte, name string) bool {
 	}
 }
 
-// isCookieLookalike reports whether some apps read a cookie under a name that is not its own. Express,
-// Django and Flask remove Unicode white space around it. PHP replaces blanks, dots and brackets with
-// underscores, and reads a[b] as a member of a.
+// isCookieLookalike reports whether some apps read a cookie under a different name. Express, Django and Flask
+// remove Unicode white space around it. PHP replaces blanks, dots and brackets with underscores, and reads a[b] as
+// a member of a.
 func isCookieLookalike(cookieName []byte, name string) bool {
 	cookieName = trimSpace(cookieName)
 	if len(cookieName) < len(name) || len(cookieName) > len(name) && cookieName[len(name)] != '[' {
@@ -159,8 +158,7 @@ func isCookieLookalike(cookieName []byte, name string) bool {
 	return true
 }
 
-// isOtherCase reports whether two different names are equal for apps that ignore the case of letters, such
-// as ASP.NET.
+// isOtherCase reports whether two different names are equal to apps that ignore case, such as ASP.NET.
 func isOtherCase(cookieName []byte, name string) bool {
 	return len(cookieName) == len(name) && string(cookieName) != name && bytes.EqualFold(cookieName, []byte(name))
 }

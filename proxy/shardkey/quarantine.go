@@ -2,8 +2,8 @@ package shardkey
 
 import "shardway/shardmap"
 
-// Quarantine contains the keys whose requests receive a 503 response at their ingress. It must not
-// change after it was passed to the proxy.
+// Quarantine contains the keys whose requests receive a 503 response at their ingress. It must not change after it
+// has been passed to the proxy.
 type Quarantine struct {
 	byShard map[shardmap.Shard][]quarantined
 }

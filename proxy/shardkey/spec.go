@@ -9,15 +9,15 @@ import (
 	"shardway/proxy/wrapkey"
 )
 
-// Spec describes where the keys of requests are found, in the words of the configuration.
+// Spec describes where to find the keys of requests, in the terms of the configuration.
 type Spec struct {
 	// Sources are tried in order. Package keysource defines their syntax. Empty means
 	// header:X-Shard-Key.
 	Sources []string
 	// Routes define other sources for requests below a path prefix. The longest prefix wins.
 	Routes []Route
-	// OnMissingKey defines what a request without a key gets: reject (the default), local,
-	// hash-path or cookie.
+	// OnMissingKey is the policy for requests without a key: reject (the default), local, hash-path
+	// or cookie.
 	OnMissingKey string
 	// BodyLimit is the maximum size in bytes of a body from which a key is read. Zero means the size
 	// of the body buffer of the server.
@@ -34,7 +34,7 @@ type Keys struct {
 	table         *keysource.Table
 	missingPolicy keysource.Missing
 	// usesProxies is set if the configuration itself defines the trusted proxies whose forwarding
-	// headers count for keys. Otherwise those of the Extractor count.
+	// headers count for keys. Otherwise those of the Extractor apply.
 	usesProxies    bool
 	trustedProxies []netip.Prefix
 	wrapped        wrapkey.Fields // nil means that there are none
@@ -66,7 +66,7 @@ func Parse(text string) (*Keys, error) {
 	return keys, nil
 }
 
-// New returns the Keys of a Spec. The error lists every mistake.
+// New returns the Keys of a Spec. The error lists every problem found.
 func New(spec Spec) (*Keys, error) {
 	table, err := keysource.NewTable(keysource.Spec{Sources: spec.Sources, Routes: spec.Routes})
 	missing, missingErr := keysource.ParseMissing(spec.OnMissingKey)

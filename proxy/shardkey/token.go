@@ -11,8 +11,8 @@ import (
 	"shardway/keysource"
 )
 
-// The functions of this file read a key from a claim of a token. They verify nothing: the app does that,
-// and a forged claim only selects the node whose app refuses it.
+// The functions of this file read a key from a claim of a token. They verify nothing: the app does that, and a
+// forged claim only selects the node whose app rejects it.
 
 // jwtKey returns the key that a claim gives, or nil if there is none. If the request must be refused,
 // problemText is the reason.
@@ -58,8 +58,8 @@ func structureOf(claim json.RawMessage) string {
 	return ""
 }
 
-// structuredClaimHint describes the first claim of a token that is a key source but an array or
-// object, and therefore gives no key. Empty means that there is none.
+// structuredClaimHint describes the first claim that is a key source but yields no key because it is an array or
+// object. It is empty if there is none.
 func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
 	for _, source := range sources.Sources {
 		for _, single := range source.Single() {

@@ -27,8 +27,8 @@ func (x *Extractor) findWrapped(sources *keysource.SourceList, gateway bool, bod
 	return found, invalid
 }
 
-// wrappedKey returns the key in the suffix of a wrapped field. It returns nil if there is none. A problemText
-// means that the request must be refused.
+// wrappedKey returns the key in the suffix of a wrapped field. It returns nil if there is none. If problemText is
+// not empty, the request must be refused.
 func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemText string) {
 	switch reading, key := x.wrapped.Read(source); reading {
 	case wrapkey.Wrapped:
@@ -42,9 +42,8 @@ func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemTex
 	return nil, ""
 }
 
-// mustCreateWrappedKey reports whether a request without a key gets a new key. That is the case if some of
-// its sources are wrapped fields, and the request contains none of these fields: then the app may create
-// a session for it.
+// mustCreateWrappedKey reports whether a request without a key gets a new key. It does if some of its sources are
+// wrapped fields and the request contains none of these fields, because the app may then create a session.
 func (x *Extractor) mustCreateWrappedKey(sources *keysource.SourceList) bool {
 	if x.wrapped == nil || x.isPreflight() { // a preflight creates nothing
 		return false

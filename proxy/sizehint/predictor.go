@@ -10,11 +10,11 @@ import (
 const (
 	// slotCount is the number of paths that are remembered.
 	slotCount = 4 << 10
-	// For a path that is not remembered, the proxy estimates the probability that its response is large,
-	// from the responses to such paths so far. Predictor.largeProbability contains it in units of 1/certain.
-	// Each such response changes it by 1/adaptationDivisor of the difference. Above largeThreshold the
-	// response is expected to be large. The threshold is low, because a wrong guess costs more for a large
-	// response than for several small ones.
+	// For an unknown path, the probability of a large response is estimated from previous responses
+	// to unknown paths. Predictor.largeProbability contains it in units of 1/certain, and each such
+	// response moves it by 1/adaptationDivisor of the difference. Above largeThreshold, the
+	// response is expected to be large. The threshold is low because a wrong guess costs more for
+	// one large response than for several small ones.
 	certain           = 1 << 10
 	adaptationDivisor = 16
 	largeThreshold    = certain / 32
@@ -42,7 +42,7 @@ func (p *Predictor) Key(req *h1.Request) uint64 {
 	return hash.Sum64() | 1
 }
 
-// slot returns the slot for a key. Several keys share a slot, which contains the one recorded last.
+// slot returns the slot for a key. Keys share slots; a slot contains the key recorded last.
 func (p *Predictor) slot(key uint64) *atomic.Uint64 { return &p.slots[key/2%slotCount] }
 
 // ExpectsLarge reports whether the response to req is likely to be large. If the path is not
@@ -59,7 +59,7 @@ func (p *Predictor) ExpectsLarge(req *h1.Request) bool {
 func (p *Predictor) Record(key uint64, large bool) {
 	slot := p.slot(key)
 	previous := slot.Load()
-	recorded := key // the lowest bit of a key is always 1; in a slot it means that the response was large
+	recorded := key // the lowest bit of a key is always 1; in a slot it marks a large response
 	if !large {
 		recorded = key &^ 1
 	}
@@ -69,7 +69,7 @@ func (p *Predictor) Record(key uint64, large bool) {
 		if large {
 			step = (certain - probability) / adaptationDivisor
 		}
-		// If other goroutines change the probability at the same time, one of the changes is enough.
+		// If several goroutines change the probability at once, one of the changes is enough.
 		p.largeProbability.CompareAndSwap(probability, probability+step)
 	}
 	if previous != recorded {

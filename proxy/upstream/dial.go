@@ -18,14 +18,14 @@ import (
 
 // Network opens connections to other nodes. The methods are safe for concurrent use.
 type Network interface {
-	// Dial opens a stream for forwarded requests to a node, over a connection of its own.
+	// Dial opens a stream for forwarded requests to a node, over its own connection.
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// OpenStream opens a multiplexed stream to the node, for small requests with small responses.
 	// It uses only a session on which data has arrived very recently. It never blocks, and returns
 	// nil if no stream is available.
 	OpenStream(node string) net.Conn
 	// OpenWebSocketStream opens a multiplexed stream to the node for a WebSocket that may be
-	// resumable. It uses a session on which data has arrived very recently, and may wait for that
+	// resumable. It uses a session on which data has arrived very recently, and may wait for one
 	// until ctx ends. It returns nil if no stream is available.
 	OpenWebSocketStream(ctx context.Context, node string) net.Conn
 }
@@ -40,7 +40,7 @@ type Limits struct {
 	MaxHeaderLines int           // of a header section of the app
 }
 
-// dialer opens connections to the app and to other nodes, with the limits in force. Any goroutine
+// dialer opens connections to the app and to other nodes under the current limits. Any goroutine
 // may use it.
 type dialer struct {
 	network  Network
@@ -102,8 +102,8 @@ func (d *dialer) dialPeer(ctx context.Context, node string) (*connpool.Conn, err
 	return d.newPeerConn(conn, limits), nil
 }
 
-// openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
-// possible without waiting.
+// openStream opens a stream to a node. It returns nil if multiplexing is disabled or opening one
+// would block.
 func (d *dialer) openStream(node string) *connpool.Conn {
 	if !d.multiplexes {
 		return nil
@@ -159,8 +159,8 @@ func (d *dialer) newPeerConn(conn net.Conn, limits *Limits) *connpool.Conn {
 	return peerConn
 }
 
-// newConn returns the connection of a pool for a connection that has just been dialed. options
-// contains the limits of its destination.
+// newConn wraps a newly dialed connection for a pool. options contains the limits of its
+// destination.
 func (d *dialer) newConn(conn net.Conn, limits *Limits, options h1.Options) *connpool.Conn {
 	upstreamConn := &connpool.Conn{}
 	// The sweep of the proxy enforces the timeout for the first byte of the response.
@@ -172,14 +172,14 @@ func (d *dialer) newConn(conn net.Conn, limits *Limits, options h1.Options) *con
 	return upstreamConn
 }
 
-// ReadBuffer is the size of a read buffer for connections to the app and to other nodes. With it,
-// reading a response of about 10 KB needs one system call.
+// ReadBuffer is the size of a read buffer for connections to the app and to other nodes. At this
+// size, a response of about 10 KB is read with one system call.
 const ReadBuffer = 32 << 10
 
 // PeerOptions sets the header limits of connections between nodes. They must be large enough for
 // any accepted header plus the fields that nodes add: the key, which takes up to three bytes per
-// byte when encoded, and two copies of the host. As a result, a node never rejects a header that
-// another node has accepted.
+// byte when encoded, and two copies of the host. A node then never rejects a header that another
+// node has accepted.
 func PeerOptions(options h1.Options, limits *Limits) h1.Options {
 	options.MaxHeaderBytes = 4*limits.MaxHeaderBytes + 4<<10
 	options.MaxHeaderLines = limits.MaxHeaderLines + 32
@@ -201,7 +201,7 @@ func URLDialer(text string) (func(ctx context.Context) (net.Conn, error), error)
 }
 
 // UnreachableReason returns the reason why a connection could not be established or used, without
-// addresses, because a client may see it. It writes the complete error to log.
+// addresses, because clients may see it. It writes the complete error to log.
 func UnreachableReason(err error, log *zerolog.Logger) string {
 	log.Debug().Err(err).Msg("destination unreachable")
 	var errno syscall.Errno

@@ -20,7 +20,7 @@ import (
 type Pools struct {
 	dialer dialer
 	apps   []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
-	// nextKeyless is the number of requests without a key so far. They use the instances in turn.
+	// nextKeyless counts requests without a key, which use the instances in turn.
 	nextKeyless atomic.Uint32
 	// instanceRequests are the numbers of requests that were sent to each app instance. They are not counted
 	// for a node with one instance.
@@ -45,7 +45,7 @@ type Options struct {
 	// DialProcess connects to a process of the app, which replaces DialApps. ended is closed when this
 	// process has ended. nil means that one app serves all shards.
 	DialProcess func(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error)
-	// Limits returns the limits in force. Any goroutine may call it.
+	// Limits returns the current limits. Any goroutine may call it.
 	Limits  func() *Limits
 	Buffers *h1.Buffers
 	// DisableMultiplexing is set if no multiplexed streams are used.
@@ -122,7 +122,7 @@ func (p *Pools) IsGateway() bool {
 	return len(p.apps) == 0 && p.Processes == nil
 }
 
-// CountRequest counts a request that is sent to an app instance of this node, which has several.
+// CountRequest counts a request sent to an app instance, if this node has several.
 func (p *Pools) CountRequest(instance uint8) { p.instanceRequests[instance].Add(1) }
 
 // OpenConns returns the number of open connections to the app, and whether this node has an app.
@@ -174,8 +174,8 @@ func (p *Pools) InstanceValues() (values []metrics.InstanceValues) {
 	return values
 }
 
-// KeylessInstance returns the app instance for a request without a key. Healthy instances that accept
-// connections get such requests in turn. isHealthy nil means that all instances are healthy.
+// KeylessInstance returns the app instance for a request without a key. Healthy instances that accept connections
+// take turns. If isHealthy is nil, all instances count as healthy.
 func (p *Pools) KeylessInstance(isHealthy func(instance int) bool) uint8 {
 	if !p.HasInstances() {
 		return 0
@@ -214,8 +214,8 @@ func (p *Pools) PoolFor(shard shardmap.Shard, table *route.Table) *connpool.Pool
 	return nil
 }
 
-// RecheckWaiters makes each request that waits for a connection check that table still routes its
-// shard to that destination.
+// RecheckWaiters makes each request that waits for a connection check whether table still routes its shard to that
+// destination.
 func (p *Pools) RecheckWaiters(table *route.Table) {
 	p.eachApp(func(pool *connpool.Pool) { pool.RecheckWaiters(table) })
 	if p.Processes != nil {
@@ -243,7 +243,7 @@ func (p *Pools) CloseIdleOlderThan(age time.Duration, keepApp bool) {
 	p.Peers.CloseIdleOlderThan(age)
 }
 
-// Close closes the idle connections, cancels the dials in progress, and waits for their end.
+// Close closes the idle connections, cancels the dials in progress, and waits for them to end.
 func (p *Pools) Close() {
 	p.eachApp((*connpool.Pool).Close)
 	if p.Processes != nil {

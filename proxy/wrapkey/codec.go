@@ -12,9 +12,9 @@ import (
 	"shardway/keysource"
 )
 
-// marker begins the suffix with a key that Shardway has created, and namedMarker the suffix with a key that
-// the app has named. All characters of a suffix are valid in a cookie value, in a header value and in a
-// URL. Base64url contains no period, so a suffix begins at the last period.
+// marker begins the suffix with a key that Shardway has created, and namedMarker the suffix with a key that the app
+// has named. All characters of a suffix are valid in a cookie value, in a header value and in a URL. Base64url
+// contains no period, so a suffix begins at the last one.
 const (
 	marker      = ".sw-"
 	namedMarker = ".sn-"
@@ -35,8 +35,8 @@ const SuffixLen = len(marker) + (8*(idLen+checksumLen)+5)/6
 // encoding rejects a second spelling of the same bytes.
 var encoding = base64.RawURLEncoding.Strict()
 
-// fixedKey is the HMAC key of a cluster without a secret. It is public, so it detects damaged suffixes
-// but no forged ones.
+// fixedKey is the HMAC key of a cluster without a secret. It is public, so it detects damaged suffixes but not
+// forged ones.
 const fixedKey = "shardway wrap: cluster without a secret"
 
 // The labels separate the uses of the HMAC keys from each other, and from all other uses of HMAC.
@@ -49,11 +49,10 @@ const (
 // ID is the id K in a suffix with a created key.
 type ID [idLen]byte
 
-// AppendKey appends the key of a request with this id: 32 hexadecimal digits, like all keys that
-// Shardway creates.
+// AppendKey appends the key for this ID: 32 hexadecimal digits, like all keys that Shardway creates.
 func (id ID) AppendKey(dst []byte) []byte { return hex.AppendEncode(dst, id[:]) }
 
-// ParseKey returns the id of a key that AppendKey has returned. ok is false for any other key.
+// ParseKey is the inverse of AppendKey. ok is false for a key of any other form.
 func ParseKey(key []byte) (id ID, ok bool) {
 	if len(key) != hex.EncodedLen(idLen) {
 		return ID{}, false
@@ -70,9 +69,9 @@ type Codec struct {
 	keys func() [][]byte
 }
 
-// NewCodec returns a Codec that uses the HMAC keys of the cluster. The first key creates suffixes, and
-// all keys verify them. keys is called for each request with a wrapped field, from any goroutine. If
-// keys is nil or returns no key, the fixed key is used.
+// NewCodec returns a Codec that uses the HMAC keys of the cluster. The first key creates suffixes, and all keys
+// verify them. keys is called for each request with a wrapped field, from any goroutine. If keys is nil or returns
+// none, the fixed key is used.
 func NewCodec(keys func() [][]byte) *Codec { return &Codec{keys} }
 
 // hmacKeys returns the HMAC keys, at least one.
@@ -135,8 +134,8 @@ func (c *Codec) AppendSuffix(dst []byte, field *Field, key, value []byte) []byte
 	return encoding.AppendEncode(dst, parts)
 }
 
-// Split splits text into the value of the field and the key in its suffix. ok is false if text has no valid
-// suffix, or nothing before it.
+// Split splits text into the value of the field and the key in its suffix. ok is false if text has no valid suffix
+// or nothing precedes it.
 func (c *Codec) Split(field *Field, text []byte) (value, key []byte, ok bool) {
 	valueLen := bytes.LastIndexByte(text, '.')
 	if valueLen <= 0 {

@@ -10,8 +10,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// maxValues is the maximum number of different values of one field in a request. Each of them costs one
-// HMAC per secret.
+// maxValues is the maximum number of different values of one field in a request. Each value costs one HMAC per
+// secret.
 const maxValues = 8
 
 // Fields contains the wrapped fields of a key configuration.
@@ -44,8 +44,8 @@ func (fields Fields) index(source *keysource.Source) int {
 	})
 }
 
-// equalHeaderNames reports whether apps may treat two header names as equal: case and the kind of a special
-// character do not count.
+// equalHeaderNames reports whether apps may treat two header names as equal: case does not matter, nor which
+// special character is used.
 func equalHeaderNames(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -58,7 +58,7 @@ func equalHeaderNames(a, b string) bool {
 	return true
 }
 
-// normalByte returns c in lower case, or '-' if c is neither a letter nor a digit.
+// normalByte returns c in lowercase, or '-' if c is neither a letter nor a digit.
 func normalByte(c byte) byte {
 	switch {
 	case c >= 'A' && c <= 'Z':
@@ -92,14 +92,14 @@ type Request struct {
 type fieldState struct {
 	values []fieldValue // different values; at most maxValues
 
-	key      []byte // key of all suffixes; nil means that there is none
+	key      []byte // key of all suffixes; nil means none
 	twoKeys  bool   // two suffixes have different keys
 	hasPlain bool   // a value has no valid suffix
 	tooMany  bool   // there are more than maxValues values
 
 	// Set by the caller of Add.
 
-	removed   bool // Connection removes the field, so the app does not receive it
+	removed   bool // removed by Connection, so that the app does not receive it
 	ambiguous bool // the app may find another value
 	otherCase bool // a cookie has the name of the field in another case
 
@@ -110,7 +110,7 @@ type fieldState struct {
 // fieldValue is a value of a field in a request.
 type fieldValue struct {
 	text      []byte
-	suffixLen int // zero means that text has no valid suffix
+	suffixLen int // zero if text has no valid suffix
 }
 
 // NewRequest returns the values of a request in which no value has been found yet.
@@ -153,11 +153,10 @@ func (r *Request) Add(field int, text []byte) (suffixLen int) {
 // MarkRemoved records that the app does not receive a value of the field.
 func (r *Request) MarkRemoved(field int) { r.states[field].removed = true }
 
-// MarkAmbiguous records that the app may find another value of the field.
+// MarkAmbiguous records that the app may find a different value of the field.
 func (r *Request) MarkAmbiguous(field int) { r.states[field].ambiguous = true }
 
-// MarkOtherCase records that a cookie has the name of the field in another case. Some
-// apps use its value instead.
+// MarkOtherCase records that a cookie has the field's name in different case. Some apps use its value instead.
 func (r *Request) MarkOtherCase(field int) { r.states[field].otherCase = true }
 
 // Replace records the value of a header line without suffixes.
@@ -177,11 +176,11 @@ const (
 	Absent    Reading = iota // the request has no value
 	Plain                    // no value has a valid suffix
 	Wrapped                  // all values have the same key
-	TwoKeys                  // the app may use a value with another key, or a value without a key
+	TwoKeys                  // the app may use a value with a different key, or one without a key
 	NotForApp                // the app does not receive the value
 )
 
-// Read returns what the request contains of a source of kind keysource.Wrap, and the key for Wrapped.
+// Read returns what the request contains for a source of kind keysource.Wrap, and the key if the result is Wrapped.
 func (r *Request) Read(source *keysource.Source) (Reading, []byte) {
 	state := &r.states[r.fields.index(source)]
 	switch {
@@ -226,8 +225,8 @@ func (r *Request) HasTwoKeys(sources []keysource.Source) bool {
 }
 
 // Bind sets the keys for the response. A field that has a key in the request keeps this key. key is the key of the
-// request if Shardway has created it, now or for an earlier response, or if it comes from a suffix; otherwise it
-// is nil. The fields of the sources get this key.
+// request if Shardway created it, now or for an earlier response, or if it comes from a suffix; otherwise it is
+// nil. The fields of the sources get this key.
 func (r *Request) Bind(sources []keysource.Source, key []byte) {
 	for i := range r.states {
 		r.states[i].responseKey = r.states[i].key
@@ -244,8 +243,8 @@ func (r *Request) Bind(sources []keysource.Source, key []byte) {
 
 // Rename sets the keys for the response after the app has named the key of the request. The fields of the sources
 // get this key. They keep their keys if the key is too long for a suffix. They also keep their keys if there are
-// several fields and the request has a suffix: a response that sets one of them would leave the client with two
-// keys. Bind must have been called.
+// several fields and the request has a suffix, because a response that sets only one of them would leave the client
+// with two keys. Bind must have been called.
 func (r *Request) Rename(key []byte) {
 	sources, hasSuffix := 0, false
 	for i := range r.states {
@@ -259,7 +258,7 @@ func (r *Request) Rename(key []byte) {
 	}
 }
 
-// setResponseKey gives the fields of the sources a key for the response.
+// setResponseKey sets the response key of the fields of the sources.
 func (r *Request) setResponseKey(key []byte) {
 	key = bytes.Clone(key)
 	for i := range r.states {

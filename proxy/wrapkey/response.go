@@ -12,8 +12,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// maxSetCookie is the maximum length of a Set-Cookie value with its suffix. Browsers discard cookies that
-// are longer.
+// maxSetCookie is the maximum length of a Set-Cookie value with its suffix. Browsers discard longer cookies.
 const maxSetCookie = 4096
 
 // Response returns the header lines of a response with suffixes, for h1.Edit.Replace. oversized is the
@@ -60,9 +59,8 @@ func (r *Request) Response(res *h1.Response, now time.Time) (replace []h1.FieldV
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// cookieToWrap returns the value of a Set-Cookie field without its quotes, and the offset in setCookie at which
-// it ends. text is empty if the field sets another cookie, sets no value, or removes the
-// cookie.
+// cookieToWrap returns the value of a Set-Cookie field without its quotes, and the offset in setCookie at which it
+// ends. text is empty if the field sets a different cookie, sets no value, or removes the cookie.
 func cookieToWrap(setCookie []byte, name string, now time.Time) (text []byte, end int) {
 	pair, attributes, _ := bytes.Cut(setCookie, []byte(";"))
 	cookieName, text, _ := bytes.Cut(pair, []byte("="))
@@ -87,8 +85,8 @@ func Unquote(value []byte) []byte {
 	return value
 }
 
-// isExpired reports whether the attributes of a Set-Cookie field remove the cookie (RFC 6265 section 5.3).
-// The last valid attribute of a name counts, and Max-Age precedes Expires.
+// isExpired reports whether the attributes of a Set-Cookie field remove the cookie (RFC 6265 section 5.3). The last
+// valid attribute with a name counts, and Max-Age takes precedence over Expires.
 func isExpired(attributes []byte, now time.Time) bool {
 	var hasMaxAge, maxAgeIsOver, expiresIsOver bool
 	for attribute := range bytes.SplitSeq(attributes, []byte(";")) {

@@ -5,9 +5,8 @@ import "time"
 const (
 	// CloseFrameTimeout is the time limit for writing one close frame.
 	CloseFrameTimeout = 50 * time.Millisecond
-	// EndTimeout is how long a WebSocket may continue after its end was requested, until both
-	// endpoints have answered their close frames. The limit is short because the next owner of the
-	// shard may be waiting.
+	// EndTimeout is how long a WebSocket may continue after its end was requested, for both endpoints to answer
+	// their close frames. The limit is short because the next owner of the shard may be waiting.
 	EndTimeout = 150 * time.Millisecond
 )
 
@@ -31,9 +30,9 @@ const (
 	ReasonTooManyFailures   = "the connection to the app broke too often"
 	ReasonTimedOut          = "no app took the socket in time"
 	ReasonRefused           = "the app did not take the socket"
-	// ReasonReplayTooLong is the reason if the app has requested a replay of messages that are too long.
+	// ReasonReplayTooLong is the reason if the app requested a replay of messages that are too long.
 	ReasonReplayTooLong = "the first messages are too long to be sent again"
-	// ReasonReplayMemory is the reason if the node had no memory for the messages that the app wants to be replayed.
+	// ReasonReplayMemory is the reason if the node had no memory for the messages to replay.
 	ReasonReplayMemory = "the node had no memory for the first messages"
 	// ReasonQuarantined is the reason for CloseTryLater.
 	ReasonQuarantined = "the key is in quarantine"

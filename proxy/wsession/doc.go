@@ -19,8 +19,8 @@
 //
 //   - HandoverPacer requests the hand-overs of relays in small steps.
 //   - ReconnectPacer limits how many sessions reconnect at the same time.
-//   - ExclusiveUse ensures that one request or relay of a session uses the app at a time.
-//   - HandoverSummary counts the sessions that one move has affected.
+//   - ExclusiveUse ensures that only one request or relay of a session uses the app at a time.
+//   - HandoverSummary counts the sessions affected by one move.
 //
-// Any number of goroutines may use them. A LatencyBaseline requires a lock of its owner.
+// Any number of goroutines may use them, except for a LatencyBaseline, which its owner must lock.
 package wsession

@@ -19,10 +19,9 @@ type sessionUse struct {
 }
 
 // Acquire registers a request or relay of the session as the only one that may use the app. It
-// first cancels the previous one, which the ingress has given up without this node having noticed,
-// and waits for its release. cancel is the function that cancels the new one. The caller must call
-// release when it no longer uses the app. ok is false if ctx ended before the previous one was
-// released.
+// first cancels the previous one, which the ingress must have given up without this node noticing,
+// and waits for its release. cancel cancels the new one. The caller must call release when it no
+// longer uses the app. ok is false if ctx ended before the previous one was released.
 func (e *ExclusiveUse) Acquire(ctx context.Context, sessionID [32]byte, cancel func()) (release func(), ok bool) {
 	acquired := &sessionUse{cancel: cancel, released: make(chan struct{})}
 	for {

@@ -1,6 +1,7 @@
 package wsession
 
-// FirstMessage is the result of the wait for the first message of a WebSocket that contains its key.
+// FirstMessage is the result of waiting for the first message of a WebSocket, which contains its
+// key.
 type FirstMessage uint8
 
 // Results of the wait for a first message.

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// HandoverDelay is how long an owner waits after its shard has moved for the ingress to request the
-// hand-over. After that, the owner starts the hand-over itself.
+// HandoverDelay is how long an owner waits, after its shard has moved, for the ingress to request
+// the hand-over before it starts the hand-over itself.
 const HandoverDelay = time.Second
 
 const (
 	// minStepHandovers is the number of hand-overs in the first step, and in each step while this
-	// node is overloaded. Otherwise, the number doubles at each step, up to maxStepHandovers.
+	// node is overloaded. Otherwise the number doubles at each step, up to maxStepHandovers.
 	minStepHandovers = 16
 	maxStepHandovers = 64
 	// handoverInterval is the time from one step to the next.
@@ -22,12 +22,12 @@ const (
 )
 
 // HandoverPacer spreads the hand-overs of WebSocket relays whose shards move over several steps.
-// Each hand-over wakes goroutines in three processes. When thousands of relays were woken together,
-// all other requests were delayed by 200 ms. Therefore each step requests a limited number of
-// hand-overs, and other requests run between the steps.
+// Each hand-over wakes goroutines in three processes, and waking thousands of relays together would
+// delay all other requests by 200 ms. Each step therefore requests a limited number of hand-overs,
+// and other requests run between the steps.
 type HandoverPacer struct {
-	// MeasureDelay returns how late a step runs, like TimerDelay. It must be set before the first call
-	// of Enqueue.
+	// MeasureDelay returns how late a step runs; see TimerDelay. It must be set before the first
+	// call of Enqueue.
 	MeasureDelay func(due time.Time) time.Duration
 
 	mu        sync.Mutex
@@ -35,7 +35,7 @@ type HandoverPacer struct {
 	stepLimit int       // maximum number of hand-overs in the next step
 	startedAt time.Time // when the first relay was added to the empty queue
 	// scheduled is set if a step is scheduled. One more step follows after the queue has become
-	// empty, so that a relay that arrives soon after does not start a new series.
+	// empty, so that a relay that arrives soon afterward does not start a new series.
 	scheduled bool
 }
 
@@ -70,8 +70,8 @@ func (p *HandoverPacer) schedule(due time.Time) {
 }
 
 // nextStep removes the relays of the next step from the queue and returns them. delay is the delay
-// of the current step; a large delay means that the node is overloaded. more reports whether another
-// step must follow. A step exceeds stepLimit if the queue would otherwise not be empty within
+// of the current step; a large delay means that the node is overloaded. more reports whether
+// another step must follow. A step exceeds stepLimit if the queue would otherwise not empty within
 // handoverTimeLimit.
 func (p *HandoverPacer) nextStep(delay time.Duration, now time.Time) (batch []func(), more bool) {
 	p.mu.Lock()

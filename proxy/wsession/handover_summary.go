@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// completeDelay is the time without an event, while no session is disconnected, after which a
-	// summary is complete.
+	// completeDelay is how long no event must occur, with no session disconnected, for a summary to be complete.
 	completeDelay = time.Second
 	// maxSummaryTime is the time after which an incomplete summary is reported.
 	maxSummaryTime = 30 * time.Second
@@ -48,7 +47,7 @@ func (s *HandoverSummary) RecordDisconnected(shard shardmap.Shard, now time.Time
 	s.disconnected++
 }
 
-// RecordResumed counts a resumed WebSocket. outage is the time that it had no upstream connection. hasGap is set if
+// RecordResumed counts a resumed WebSocket. outage is how long it had no upstream connection. hasGap is set if
 // messages may be missing.
 func (s *HandoverSummary) RecordResumed(now time.Time, outage time.Duration, hasGap bool) {
 	s.mu.Lock()
@@ -59,8 +58,8 @@ func (s *HandoverSummary) RecordResumed(now time.Time, outage time.Duration, has
 	}
 }
 
-// RecordEnded counts a WebSocket that ended without being resumed. outage is the time that it had no
-// upstream connection. lost is false if its client has disconnected.
+// RecordEnded counts a WebSocket that ended without being resumed. outage is how long it had no upstream
+// connection. lost is false if its client disconnected.
 func (s *HandoverSummary) RecordEnded(now time.Time, outage time.Duration, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *HandoverSummary) recordTime(now time.Time) {
 }
 
 // TakeComplete returns the summary if it is complete, and starts a new one. ok is false if the summary is
-// not complete, or if no WebSocket has lost its upstream connection.
+// incomplete, or if no WebSocket has lost its upstream connection.
 func (s *HandoverSummary) TakeComplete(now time.Time) (totals Handover, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,19 +18,19 @@ const (
 	// checkInterval is the time between two checks while WebSockets are disconnected.
 	checkInterval = 10 * time.Millisecond
 	// lateThreshold is the timer delay above which this node is treated as overloaded. At such a
-	// delay, requests also wait for the processor because of the reconnects.
+	// delay, the reconnects also make requests wait for the processor.
 	lateThreshold = 2 * time.Millisecond
-	// HandshakeAllowance is the tolerance when handshakes are compared. A handshake that takes longer
+	// HandshakeAllowance is the tolerance for comparing handshakes. A handshake that takes longer
 	// than twice the fastest one plus HandshakeAllowance means that the other node or the network
 	// path is overloaded.
 	HandshakeAllowance = 5 * time.Millisecond
-	// UpgradeAllowance is the same tolerance for an upgrade response over a multiplexed stream. It
-	// is longer because the app takes part in the response.
+	// UpgradeAllowance is the corresponding tolerance for an upgrade response over a multiplexed
+	// stream. It is longer because the app is involved.
 	UpgradeAllowance = 25 * time.Millisecond
 	// minRaiseInterval is the minimum time between two increases of the limit while this node is
-	// overloaded and behind schedule. The effect of an increase is measurable only after some time.
+	// overloaded and behind schedule. The effect of an increase takes some time to show.
 	minRaiseInterval = 10 * checkInterval
-	// checkIdleTime is how long no WebSocket must have been disconnected for the checks to stop.
+	// checkIdleTime is how long all WebSockets must have been connected before the checks stop.
 	checkIdleTime = time.Second
 )
 
@@ -38,14 +38,14 @@ const (
 // same time. It runs at the ingress of these WebSockets.
 //
 // Each reconnect costs two handshakes and an upgrade by the app. Reconnects in progress delay
-// ordinary requests, in the run queues of both processes and in the kernel. Therefore the limit
-// starts low. It doubles at each check until the first sign of overload (slow start). After that,
-// it grows by one at each check and is halved on overload (additive increase, multiplicative
-// decrease). There are two signs of overload: a timer that fires late, because ready goroutines
-// have to wait, and a slow handshake with the other node.
+// ordinary requests, in the run queues of both processes and in the kernel, so the limit starts
+// low. It doubles at each check until the first sign of overload (slow start). After that, it grows
+// by one at each check and is halved on overload (additive increase, multiplicative decrease).
+// There are two signs of overload: a timer that fires late, because ready goroutines have to wait,
+// and a slow handshake with the other node.
 //
-// The clients also wait for their WebSockets. Therefore all sessions must be resumed within
-// TimeLimit. While this node is late, it does not reduce the limit on overload.
+// But clients are waiting for their WebSockets, so all sessions must be resumed within TimeLimit.
+// While this node is behind schedule, it does not reduce the limit on overload.
 type ReconnectPacer struct {
 	// The following fields must be set before the first call of a method.
 
@@ -60,7 +60,7 @@ type ReconnectPacer struct {
 	// mu protects the following fields.
 	mu           sync.Mutex
 	disconnected int       // WebSockets without an upstream connection
-	recentlyLost int       // WebSockets of disconnected that were lost more than TimeLimit after outageStart
+	recentlyLost int       // those of disconnected that were lost more than TimeLimit after outageStart
 	outageStart  time.Time // start of the current outage; zero means that no check is scheduled
 	lastResumed  time.Time // when a WebSocket was last resumed
 	firstResumed time.Time // when the first WebSocket of this outage was resumed; zero means none
@@ -71,7 +71,7 @@ type ReconnectPacer struct {
 }
 
 // TimerDelay returns how much later than due the current time is. It yields the processor first, so
-// that goroutines that are ready run before the measurement.
+// that ready goroutines run before the measurement.
 func TimerDelay(due time.Time) time.Duration {
 	runtime.Gosched()
 	return time.Since(due)
@@ -90,11 +90,10 @@ func (p *ReconnectPacer) RecordSessionLost() {
 	if now.Sub(p.outageStart) >= p.TimeLimit {
 		p.recentlyLost++
 	}
-	// A new outage begins in two cases. First, all WebSockets lost before have been resumed.
-	// Second, at least half of the disconnected WebSockets are recent, so the others have exceeded
-	// TimeLimit: an app may need long for a single WebSocket. If the old ones are the majority,
-	// their schedule is kept, because they must be resumed before their client connections are
-	// closed.
+	// A new outage begins if all previously lost WebSockets have been resumed, or if at least half
+	// of the disconnected ones are recent. In the second case the others have exceeded TimeLimit,
+	// because an app may take long for a single WebSocket. If the old ones are the majority, their
+	// schedule is kept, because they must be resumed before their client connections are closed.
 	if p.disconnected == 1 || 2*p.recentlyLost >= p.disconnected {
 		p.outageStart, p.firstResumed, p.resumed, p.recentlyLost = now, time.Time{}, 0, 0
 		p.outage.Add(1)
@@ -117,8 +116,8 @@ func (p *ReconnectPacer) RecordSessionResumed() {
 	}
 }
 
-// scheduleCheck schedules a check at due. The check measures how late this node runs it, adjusts
-// the limit, and is repeated as long as adjustLimit requests it.
+// scheduleCheck schedules a check at due. The check measures how late it runs, adjusts the limit,
+// and is repeated as long as adjustLimit requests it.
 func (p *ReconnectPacer) scheduleCheck(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		previousLimit, now := p.Limit(), due.Add(p.MeasureDelay(due))
@@ -174,8 +173,8 @@ func (p *ReconnectPacer) setLimitLocked(limit int) {
 	p.limitReduction.Store(int32(MaxUpgrades - min(max(limit, minReconnects), MaxUpgrades)))
 }
 
-// LatencyBaseline contains the shortest duration of an operation in the current outage, with which
-// other durations are compared.
+// LatencyBaseline contains the shortest duration of an operation in the current outage, as a
+// baseline for others.
 type LatencyBaseline struct {
 	fastest time.Duration
 	outage  int64
@@ -185,7 +184,7 @@ type LatencyBaseline struct {
 // the peer is treated as slow.
 func (b *LatencyBaseline) Record(pacer *ReconnectPacer, duration, allowance time.Duration) {
 	if outage := pacer.outage.Load(); outage != b.outage || duration < b.fastest {
-		b.outage, b.fastest = outage, duration // a new outage can concern another network path
+		b.outage, b.fastest = outage, duration // a new outage may concern a different network path
 	}
 	if duration > 2*b.fastest+allowance {
 		pacer.isPeerSlow.Store(true)

@@ -26,8 +26,8 @@ const (
 	EndHandedOver RelayEnd = iota // another relay follows, and no message is missing
 	EndFailed                     // another relay follows, and messages may be missing
 	EndClosed                     // the client or the app sent a close frame
-	// EndDisconnected means that the app ended the connection without a close frame, or within a
-	// message, and that the client's connection ended for this reason.
+	// EndDisconnected means that the client's connection was ended because the app ended its
+	// connection without a close frame, or in the middle of a message.
 	EndDisconnected
 	EndMustReconnect // the client was told to reconnect
 	EndProtocolError // the client or the app violated the protocol
@@ -40,7 +40,7 @@ func (e RelayEnd) String() string { return relayEndNames[e] }
 
 var relayEndNames = [RelayEndCount]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
 
-// SessionEnd is the result of the wait of a session for its next relay.
+// SessionEnd is the result of a session's wait for its next relay.
 type SessionEnd uint8
 
 // Results of a wait.

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy/wsrelay"
 )
 
-// VersionLine is the header line that a response contains if the version of WebSocket is not supported.
+// VersionLine is the header line of a response that rejects an unsupported WebSocket version.
 const VersionLine = "Sec-WebSocket-Version: 13\r\n"
 
 // Headers of an upgrade request (RFC 6455 section 4.1).
@@ -24,15 +24,15 @@ const (
 )
 
 // Accepted is a WebSocket that the node has accepted before its app. Message, Frame and Scanner are
-// set when the first message was read.
+// set once the first message has been read.
 type Accepted struct {
 	Protocol string // selected subprotocol; empty means none
 	Message  *shardkey.FirstMessage
 	Frame    []byte          // the first message, as a single frame
 	Scanner  wsframe.Scanner // has parsed all data of the client that was read
 
-	// CloseCode and CloseReason are those of the close frame for the client, if the app does not
-	// accept the WebSocket.
+	// CloseCode and CloseReason describe the close frame for the client if the app does not accept
+	// the WebSocket.
 	CloseCode   int
 	CloseReason string
 }
@@ -46,7 +46,7 @@ func (accepted *Accepted) MemorySize() int {
 	return size
 }
 
-// TakeFrame returns Frame, and drops the first message: the caller sends the frame to the app.
+// TakeFrame returns Frame, which the caller sends to the app, and drops the first message.
 func (accepted *Accepted) TakeFrame() []byte {
 	frame := accepted.Frame
 	accepted.Frame = nil
@@ -69,7 +69,7 @@ func CheckUpgrade(req *h1.Request) *problem.Problem {
 	return nil
 }
 
-// uniqueValue returns the value of a header that must be there once.
+// uniqueValue returns the value of a header that must occur exactly once.
 func uniqueValue(req *h1.Request, name string) (value []byte, isUnique bool) {
 	first := req.Find(name, 0)
 	if first < 0 {
@@ -127,15 +127,15 @@ func (accepted *Accepted) AppendSwitching(b []byte, req *h1.Request, date []byte
 	return append(b, "\r\n"...)
 }
 
-// Reasons in close frames if the 101 response of the app differs from that of the node.
+// Reasons in close frames if the app's 101 response differs from the node's.
 const (
 	reasonNoWebSocket = "the app did not accept a WebSocket"
 	reasonProtocol    = "the app selected another subprotocol"
 	reasonExtension   = "the app selected an extension"
 )
 
-// Mismatch returns why the client cannot use the WebSocket that the app has accepted with a 101
-// response: the client already has the response of the node. It returns "" if the responses agree.
+// Mismatch returns why the client, which already has the node's 101 response, cannot use the
+// WebSocket as accepted by the app. It returns "" if the two responses agree.
 func (accepted *Accepted) Mismatch(res *h1.Response, req *h1.Request) string {
 	switch {
 	case !strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket"), string(res.Value("Sec-WebSocket-Accept")) != wsrelay.AcceptOf(req.Value(headerKey)):

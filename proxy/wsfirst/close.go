@@ -13,7 +13,7 @@ import (
 // maxReason is the maximum length of the reason in a close frame, in bytes.
 const maxReason = 123
 
-// SetProblem sets the close frame for the client to one that describes a problem of the request.
+// SetProblem makes the close frame for the client describe a problem with the request.
 func (accepted *Accepted) SetProblem(prob *problem.Problem) {
 	text := string(prob.Code)
 	if prob.Detail != "" {
@@ -31,8 +31,8 @@ func (accepted *Accepted) SetRefusal(res *h1.Response) {
 	accepted.CloseCode, accepted.CloseReason = code, wsession.ReasonRefused
 }
 
-// codeOf returns the close code that corresponds to the status of a response. ClosePolicy means that a
-// client should not try again, and CloseTryLater that it can.
+// codeOf returns the close code that corresponds to the status of a response. ClosePolicy tells the client not to
+// try again, and CloseTryLater that it may.
 func codeOf(status int) int {
 	switch status {
 	case http.StatusRequestEntityTooLarge:
@@ -46,7 +46,7 @@ func codeOf(status int) int {
 	return wsession.ClosePolicy
 }
 
-// clip returns the first bytes of a text, up to n bytes, without a part of a character.
+// clip truncates a text to up to n bytes, without splitting a character.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -12,6 +12,6 @@
 // # Limits
 //
 // A WebSocket that waits for its first message costs a connection and a goroutine. Limit bounds their number. At
-// the limit, a new WebSocket evicts one that waits, from the address that has the most, so a flood from one address
-// evicts itself.
+// the limit, a new WebSocket evicts one from the address that has the most, so a flood from one address evicts
+// itself.
 package wsfirst

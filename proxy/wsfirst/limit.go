@@ -23,18 +23,18 @@ type Limit struct {
 	byOrigin map[netip.Prefix]*linkedlist.List[*Place]
 }
 
-// Place is the place of one WebSocket within a Limit. Limit.mu protects it.
+// Place is the slot of one WebSocket within a Limit. Limit.mu protects it.
 type Place struct {
-	element linkedlist.Element[*Place] // in no list after the place was left or evicted
+	element linkedlist.Element[*Place] // in no list after the slot was left or evicted
 	origin  netip.Prefix
 	entry   uint64 // number of the entry, which increases
 	evict   func()
 	evicted bool
 }
 
-// Enter occupies a place for a WebSocket of a client. At the limit, it evicts the WebSocket that waits
-// longest, from the origin that has the most: evict of its place is called, and must not block. Enter
-// returns the number of evicted WebSockets. The caller must call Leave.
+// Enter takes a slot for a client's WebSocket. At the limit, it evicts the longest waiting
+// WebSocket of the origin that has the most, by calling evict of its Place, which must not block.
+// Enter returns the number of evicted WebSockets. The caller must call Leave.
 func (l *Limit) Enter(place *Place, client []byte, evict func()) (evicted int) {
 	*place = Place{origin: originOf(client), evict: evict}
 	l.mu.Lock()
@@ -65,8 +65,8 @@ func (l *Limit) Enter(place *Place, client []byte, evict func()) (evicted int) {
 	return evicted
 }
 
-// Leave gives up the place. It reports whether the WebSocket was evicted. After Leave has returned,
-// evict is not called.
+// Leave gives up the slot, and reports whether the WebSocket was evicted. evict is not called after
+// Leave has returned.
 func (l *Limit) Leave(place *Place) (evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +83,8 @@ func (l *Limit) Len() int {
 	return l.count
 }
 
-// largestOrigin returns the places of the origin that has the most. Among equal ones, it prefers the
-// origin of the oldest place. The caller must hold mu, and there must be a place.
+// largestOrigin returns the slots of the origin that has the most. Among equals, it prefers the
+// origin of the oldest slot. The caller must hold mu, and at least one slot must be taken.
 func (l *Limit) largestOrigin() *linkedlist.List[*Place] {
 	var largest *linkedlist.List[*Place]
 	for _, list := range l.byOrigin {
@@ -97,7 +97,7 @@ func (l *Limit) largestOrigin() *linkedlist.List[*Place] {
 	return largest
 }
 
-// remove removes a place from the limit. The caller must hold mu.
+// remove frees a slot. The caller must hold mu.
 func (l *Limit) remove(place *Place) {
 	place.element.Remove()
 	l.count--

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Timeout is how long the first message may take, from the 101 response to its last byte.
+	// Timeout is how long the first message may take to arrive completely after the 101 response.
 	Timeout = 5 * time.Second
 	// MaxMessage is the maximum size of the first message in bytes.
 	MaxMessage = 64 << 10
@@ -91,7 +91,7 @@ func (r *reader) waitForData() ([]byte, *Failure) {
 }
 
 // process consumes data up to the end of the message, and answers control frames. isComplete
-// reports whether the message has ended. The rest of data stays in the buffer of the connection.
+// reports whether the message has ended. The rest of data stays in the connection's buffer.
 func (r *reader) process(data []byte) (isComplete bool, failure *Failure) {
 	for len(data) > 0 {
 		n, isComplete, err := r.assembler.Step(data)

@@ -16,7 +16,7 @@ type Assembler struct {
 	scanner  *Scanner
 	maxBytes int
 	op       byte   // opcode of the message; zero means that it has not begun
-	data     []byte // payload of the message that has arrived
+	data     []byte // payload of the message so far
 	maskPos  int    // bytes of the current frame's payload that are in data
 }
 

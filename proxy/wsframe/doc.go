@@ -11,7 +11,7 @@
 //		p = p[n:]
 //	}
 //
-// Errors are permanent, because later frame boundaries are unknown. A Tracker follows a WebSocket that
-// keeps its upstream connection. It only finds the ends of frames, and validates nothing. A Scanner or a
-// Tracker belongs to one goroutine at a time, that of a relay direction in package proxy.
+// Errors are permanent, because later frame boundaries are unknown. A Tracker follows a WebSocket that keeps its
+// upstream connection; it only finds the ends of frames, and validates nothing. A Scanner or a Tracker belongs to
+// one goroutine at a time, that of a relay direction in package proxy.
 package wsframe

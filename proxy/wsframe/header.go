@@ -56,8 +56,7 @@ func (h *header) payloadLen() uint64 {
 	}
 }
 
-// maskingKey returns the masking key. The header must be complete or have just ended, and its frame
-// must be masked.
+// maskingKey returns the masking key. The header must be complete, and its frame masked.
 func (h *header) maskingKey() []byte { n := h.len(); return h.bytes[n-4 : n] }
 
 // isMasked reports whether the payload is masked. At least two bytes must have been added.
@@ -66,6 +65,6 @@ func (h *header) isMasked() bool { return h.bytes[1]&0x80 != 0 }
 // isFinal reports whether the frame is the last one of its message.
 func (h *header) isFinal() bool { return h.bytes[0]&0x80 != 0 }
 
-// opcode returns the opcode of the frame. It also returns the one of the previous frame until the
-// first byte has been added.
+// opcode returns the opcode of the frame. Until the first byte has been added, it returns the
+// opcode of the previous frame.
 func (h *header) opcode() byte { return h.bytes[0] & 0x0f }

@@ -38,7 +38,7 @@ const maxControlPayload = 125
 // Client returns a Scanner for frames of a client.
 type Scanner struct {
 	expectMasked bool
-	// ExtraOpcode, if not zero, is a reserved control opcode that is accepted: both ends have
+	// ExtraOpcode, if not zero, is a reserved control opcode that is accepted: both ends must have
 	// agreed on its meaning.
 	ExtraOpcode byte
 
@@ -50,17 +50,17 @@ type Scanner struct {
 	payload          [maxControlPayload]byte // payload of a control frame
 
 	// The stream of frames so far.
-	inMessage bool  // a data frame without FIN has passed, and the last frame of its message has not
+	inMessage bool  // a data frame without FIN has passed, but the last frame of its message has not
 	closeSeen bool  // a close frame has passed
-	err       error // result of all further steps; nil means that no frame was invalid
+	err       error // result of all further steps; nil if no frame was invalid
 }
 
 // Client returns a Scanner for frames of a client, which are masked.
 func Client() Scanner { return Scanner{expectMasked: true} }
 
 // Step parses bytes up to the end of the frame in which p begins, or all of p. The bytes p[:n]
-// belong to one frame. With an error, n is 0 or the number of bytes before the invalid header. No
-// byte of the invalid frame may be passed on.
+// belong to one frame. If it returns an error, n is the number of bytes before the invalid header,
+// possibly 0. No byte of the invalid frame may be passed on.
 func (s *Scanner) Step(p []byte) (n int, err error) {
 	if s.err != nil {
 		return 0, s.err
@@ -110,7 +110,7 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 }
 
 // checkHeader validates the part of the header that the last byte has completed. complete is set if
-// it was the last byte of the header.
+// that was the header's last byte.
 func (s *Scanner) checkHeader(complete bool) error {
 	switch s.header.n {
 	case 1:
@@ -216,7 +216,7 @@ func ValidCode(code int) bool {
 		return true
 	}
 	isDefined := code >= 1000 && code <= 1014 && code != 1004
-	onlyReported := code == NoCode || code == 1006 // an endpoint reports it, but never sends it
+	onlyReported := code == NoCode || code == 1006 // reported by an endpoint, but never sent
 	return isDefined && !onlyReported
 }
 
@@ -237,8 +237,8 @@ func (s *Scanner) BetweenFrames() bool { return !s.inPayload && s.header.n == 0 
 // BetweenMessages reports whether no frame and no message is incomplete.
 func (s *Scanner) BetweenMessages() bool { return s.BetweenFrames() && !s.inMessage }
 
-// InMessage reports whether a message has begun, with the first byte of its first frame, and not
-// ended.
+// InMessage reports whether a message has begun and not ended. It begins with the first byte of its
+// first frame.
 func (s *Scanner) InMessage() bool { return s.inMessage || !s.BetweenFrames() && !s.IsControl() }
 
 // Closed reports whether a close frame has passed. Nothing may follow it.

@@ -1,8 +1,8 @@
 package wsframe
 
-// Tracker finds the ends of frames, and validates nothing. Unlike a Scanner it accepts extensions and
-// frames of either direction, so that it can follow a WebSocket whose endpoints negotiated what they
-// wanted. The zero value is ready.
+// Tracker finds the ends of frames, and validates nothing. Unlike a Scanner it accepts extensions and frames of
+// either direction, so that it can follow a WebSocket whatever its endpoints have negotiated. The zero value is
+// ready.
 type Tracker struct {
 	header      header // part of the current header that has arrived
 	payloadLeft uint64 // bytes of the current payload that have not arrived

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// AppProbe finds out whether the app still accepts connections after a relay has ended without a
-// close frame. Any goroutine may use it.
+// AppProbe checks whether the app still accepts connections after a relay has ended without a close
+// frame. Any goroutine may use it.
 type AppProbe struct {
 	// Dial opens a connection to the app.
 	Dial func() (net.Conn, error)
-	// ValidFor is how long the result is reused that the app refuses connections.
+	// ValidFor is how long a negative result is reused.
 	ValidFor time.Duration
 
 	mu        sync.Mutex // held while the app is probed
@@ -21,15 +21,15 @@ type AppProbe struct {
 	refused   bool       // result of the last probe
 }
 
-// probeDuration is how long an app must keep a probe connection open to be treated as alive. A dying
-// process may still accept connections for a moment after it has lost older ones. The kernel closes
+// probeDuration is how long an app must keep a probe connection open to be treated as alive. A
+// dying process may accept connections for a moment after it has lost older ones. The kernel closes
 // its sockets in any order, and then resets the connections that have not been accepted.
 const probeDuration = 100 * time.Millisecond
 
-// Refuses reports whether the app no longer accepts connections after a relay has ended. When an app
-// dies, many relays call Refuses at the same time, so a result is shared. A probe that began after
-// the call is valid for the caller. A connection that was accepted before a relay ended proves
-// nothing about that relay.
+// Refuses reports whether the app no longer accepts connections after a relay has ended. When an
+// app dies, many relays call Refuses at the same time, so they share results. A caller may use a
+// probe that began after its call, because a connection that was accepted before a relay ended
+// proves nothing.
 func (probe *AppProbe) Refuses() bool {
 	relayEnded := time.Now()
 	probe.mu.Lock()

@@ -6,11 +6,11 @@ import (
 )
 
 // closeReplyTimeout is how long an endpoint that has received a close frame may be silent before it
-// answers. RFC 6455 section 5.5.1 requires a response as soon as practical, at the latest after the
+// answers. RFC 6455 section 5.5.1 requires a response as soon as practical, no later than after the
 // current message, so silence is a failure. Section 7.1.1 then requires the server to close the
-// connection. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has sent a
-// close frame and disappeared would occupy its relay for IdleTimeout, because no goroutine reads
-// from the client after its close frame.
+// connection. Apps and clients usually wait 5 to 30 s. Without this limit, a client that sent a
+// close frame and disappeared would occupy its relay for IdleTimeout, because nothing reads from
+// the client after its close frame.
 const closeReplyTimeout = 10 * time.Second
 
 // activeNow is the value of direction.lastActivity while the direction is copying data.
@@ -32,9 +32,9 @@ type closeReplyWait struct {
 }
 
 // awaitCloseReply calls onTimeout if the response does not arrive in time. The endpoint from which
-// source copies must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the
-// direction is copying data, its source is not treated as silent, because then the receiver is
-// slow. onTimeout must not block, and must have no effect after the relay has ended.
+// source copies must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While
+// the direction is copying data, its source does not count as silent, because it is the receiver
+// that is slow. onTimeout must not block, and must have no effect after the relay has ended.
 func (relay *Relay) awaitCloseReply(source *direction, onTimeout func()) *closeReplyWait {
 	now, idleTimeout := relay.shared.Clock.Now(), relay.shared.IdleTimeout()
 	wait := &closeReplyWait{relay: relay, source: source, startedAt: now, latestEnd: now + idleTimeout, onTimeout: onTimeout}

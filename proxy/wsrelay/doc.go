@@ -12,7 +12,7 @@
 // been idle for a while parks: its goroutine ends, and another one continues it later (park.go).
 //
 // Any goroutine may call Cancel, RequestHandover, RequestReconnect and EnforceMoveTimeout. They set
-// bits that the direction up acts on, or close a connection. They never write to one.
+// bits that the direction up acts on, or close a connection, but never write to one.
 //
 // Package wsframe parses the frames, and package wsession limits how many sessions change at once.
 package wsrelay

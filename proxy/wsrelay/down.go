@@ -52,10 +52,10 @@ func (relay *Relay) copyDown() (parked bool) {
 	}
 }
 
-// forwardDown sends bytes of one frame of the app to downstream. It buffers a message until the
-// message is complete or exceeds maxBufferedMessage, because an incomplete message could not be
-// continued by the next relay. Control frames within a message are sent immediately. It returns
-// true if nothing may follow.
+// forwardDown sends bytes of one frame of the app to downstream. It buffers a message until it is
+// complete or exceeds maxBufferedMessage, because the next relay could not continue an incomplete
+// message. Control frames within a message are sent immediately. It returns true if nothing may
+// follow.
 func (relay *Relay) forwardDown(data []byte) (done bool) {
 	switch {
 	case relay.downScanner.IsControl():
@@ -97,7 +97,7 @@ func (relay *Relay) forwardControl() (done bool) {
 	case wsframe.OpClose:
 		relay.appCloseCode = relay.downScanner.CloseCode()
 		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appCloseCode); relay.closeAcknowledged || relay.toClient && relay.appCloseCode == wsession.CloseShardMoved && !relay.clientClosed.Load() {
-			return true // the client must not see the response to a close frame that it has not sent
+			return true // the client must not see the response to a close frame that it did not send
 		}
 		relay.writeDown(relay.bufferedControl)
 		relay.closeForwarded = true
@@ -108,10 +108,10 @@ func (relay *Relay) forwardControl() (done bool) {
 }
 
 // acknowledgesClose reports whether a close frame of the app answers the close frame of this node.
-// A frame with another code crossed it on the way, and is final. But some libraries answer every
-// close frame with code 1000, or without a code. Therefore this node sends a ping before its close
-// frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
-// read that close frame, nor all data of the client, when it sent its own close frame.
+// A frame with a different code crossed it on the way, and is final. But some libraries answer
+// every close frame with code 1000, or without a code. This node therefore sends a ping before its
+// close frame, to which RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the
+// app sent its close frame before it had read this node's close frame and all data of the client.
 func (relay *Relay) acknowledgesClose(code int) bool {
 	sentCode := int(relay.sentCloseCode.Load())
 	if sentCode != wsession.CloseShardMoved {

@@ -21,8 +21,7 @@ func (relay *Relay) Finish(cancelCause cause.Cause, shard shardmap.Shard, dest *
 
 // decideOutcome decides what follows at the ingress after a relay has ended: another relay, a close
 // frame for the client, or the end of the client's connection without a close frame. cancelCause is
-// the cause for which the relay was cancelled, or cause.None. dest is the route that the relay has
-// used.
+// why the relay was cancelled, or cause.None. dest is the route that the relay used.
 func (relay *Relay) decideOutcome(cancelCause cause.Cause, shard shardmap.Shard, dest *route.Route) {
 	session := relay.session
 	switch {
@@ -60,8 +59,8 @@ func (relay *Relay) hasUnfinishedMessage() bool {
 	return relay.drainExpired.Load() && (!relay.upIsBetweenMessages() || relay.downScanner.InMessage())
 }
 
-// handedOver reports whether the hand-over is complete. Then the app has received complete messages
-// only and has answered the close frame, and all its data has been sent to the client.
+// handedOver reports whether the hand-over is complete: the app has received only complete messages
+// and has answered the close frame, and all its data has been sent to the client.
 func (relay *Relay) handedOver() bool {
 	if relay.toApp {
 		return relay.closeAcknowledged && relay.upIsBetweenMessages()
@@ -84,12 +83,12 @@ func (relay *Relay) shouldResume(cancelCause cause.Cause, shard shardmap.Shard, 
 	return true
 }
 
-// processEndDelay is how long after its connections an app process may end, so that both count as one event. The
-// kernel closes the connections of a dying process before its parent can wait for it.
+// processEndDelay is how long after its connections an app process may end for both to count as one
+// event. The kernel closes the connections of a dying process before its parent can reap it.
 const processEndDelay = 500 * time.Millisecond
 
-// appHasDied reports whether the app has died: its process has ended, or its instance accepts no connections any more.
-// It may block.
+// appHasDied reports whether the app has died: its process has exited, or its instance no longer
+// accepts connections. It may block.
 func (relay *Relay) appHasDied() bool {
 	if relay.ProcessEnded == nil {
 		return relay.shared.AppRefuses(relay.Instance)
@@ -102,7 +101,7 @@ func (relay *Relay) appHasDied() bool {
 	}
 }
 
-// Result returns the decision of Finish in the form that metrics use.
+// Result returns the decision of Finish for metrics.
 func (relay *Relay) Result() wsession.RelayEnd {
 	session := relay.session
 	switch {
@@ -123,8 +122,8 @@ func (relay *Relay) Result() wsession.RelayEnd {
 }
 
 // MayHaveEndedTogether reports whether the relay may have ended together with others, because of an
-// event of the cluster. With an unacknowledged wsession.CloseShardMoved, the app itself has requested
-// another relay.
+// event of the cluster. An unacknowledged wsession.CloseShardMoved means that the app itself
+// requested another relay.
 func (relay *Relay) MayHaveEndedTogether() bool {
 	return relay.appCloseCode != wsession.CloseShardMoved || relay.closeAcknowledged
 }
@@ -153,7 +152,7 @@ func (relay *Relay) ReportEnd(cancelCause cause.Cause) {
 	case code != 0:
 		_, _ = writer.Write(wsframe.AppendControl(nil, opEndCode, []byte{code}, false))
 	}
-	if writer.Flush() == nil { // after a failed write, the ingress notices the end of the connection anyway
+	if writer.Flush() == nil { // if the write failed, the ingress notices the end of the connection anyway
 		relay.downstream.CloseLinger(h1.WholeRequest)
 	}
 }
@@ -173,8 +172,8 @@ func (relay *Relay) endCode(cancelCause cause.Cause) byte {
 	return endWithoutClose
 }
 
-// A relay is treated as bulk if it has transferred at least bulkBytes bytes, and at least bulkRate
-// bytes per second of its life. Its session then uses connections of its own.
+// A relay counts as bulk if it has transferred at least bulkBytes bytes, and at least bulkRate
+// bytes per second of its life. Its session then uses its own connections.
 const (
 	bulkBytes = 1 << 20
 	bulkRate  = 64 << 10
@@ -185,7 +184,7 @@ func (relay *Relay) transferred() int64 {
 	return relay.downstream.Received() + relay.downstream.Sent() - relay.transferredBefore
 }
 
-// isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
+// isBulk reports whether an ended relay has transferred much data; see bulkBytes.
 func (relay *Relay) isBulk() bool {
 	transferred, duration := relay.transferred(), relay.shared.Clock.Now()-relay.startedAt
 	return transferred >= bulkBytes && transferred >= int64(bulkRate*duration.Seconds())

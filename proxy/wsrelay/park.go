@@ -18,8 +18,8 @@ import (
 //
 // The complete state of the direction is in the relay, and no data is buffered.
 //
-// After a direction has parked, it belongs to the goroutine that wakes it. The goroutine that has
-// parked the direction must not use the relay any more.
+// A parked direction belongs to the goroutine that wakes it. The goroutine that parked it must no
+// longer use the relay.
 
 // direction is the state of one direction of a relay.
 type direction struct {
@@ -49,7 +49,7 @@ func (relay *Relay) wakeFunc(fn func()) func() {
 	}
 	return func() {
 		relay.goroutines.Go(resume)
-		relay.goroutines.Done() // undoes the Add in parkDirection, which counts a parked direction as a goroutine
+		relay.goroutines.Done() // undo the Add in parkDirection, which counts a parked direction as a goroutine
 	}
 }
 

@@ -12,15 +12,15 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// Relay relays a resumable WebSocket over one upstream connection. A WebSocket that
-// outlives this connection gets another relay. downstream is the connection towards the client, and
-// upstream is the connection towards the app. A WebSocket has one relay if its ingress also runs
-// the app, and otherwise two:
+// Relay relays a resumable WebSocket over one upstream connection. A WebSocket that outlives this
+// connection gets another relay. downstream is the connection toward the client, and upstream the
+// connection toward the app. A WebSocket has one relay if its ingress also runs the app, and
+// otherwise two:
 //
 //	client ── downstream │ ingress │ upstream ── downstream │ owner │ upstream ── app
 //	client ── downstream │ ingress that is the owner                 │ upstream ── app
 //
-// Two goroutines run a relay, one for each direction. Each goroutine writes to one connection only,
+// Two goroutines run a relay, one for each direction. Each goroutine writes to only one connection,
 // so that a close frame is never inserted into a frame that the other goroutine is writing:
 //
 //	up    downstream → upstream   until it must stop: at the end of a message, for a hand-over, or at once
@@ -34,8 +34,8 @@ type Relay struct {
 	downstream, upstream *h1.Conn
 	toClient             bool  // downstream leads to the client itself; false at an owner that is not the ingress
 	Instance             uint8 // the app instance that upstream leads to, if toApp is set
-	// ProcessEnded is closed when the process of the app that upstream leads to has ended. nil means that the node does
-	// not run the app.
+	// ProcessEnded is closed when the app process that upstream leads to has exited. nil means that
+	// the node does not run the app.
 	ProcessEnded <-chan struct{}
 	toApp        bool // upstream leads to the app itself; false at an ingress that is not the owner
 
@@ -78,11 +78,11 @@ const (
 type up struct {
 	direction
 	upScanner           *wsframe.Scanner
-	frameComplete       bool // upstream has received complete frames only
+	frameComplete       bool // upstream has received only complete frames
 	halfClosed          bool // this node has closed its sending side of upstream
 	clientEnded         bool // downstream has closed its sending side, or has failed
 	clientEOF           bool // downstream has closed its sending side with a FIN
-	clientDataDiscarded bool // data of downstream was discarded after this node had sent its close frame
+	clientDataDiscarded bool // data of downstream was discarded after this node sent its close frame
 	clientInvalid       bool // downstream violates the protocol
 	// prologue contains the frames that are sent to upstream before all others. It is set only at the
 	// ingress.
@@ -95,7 +95,7 @@ type down struct {
 	downScanner       wsframe.Scanner
 	bufferedMessage   []byte // the part of an incomplete message that has not been sent to downstream
 	bufferedControl   []byte // the part of an incomplete control frame that has been received
-	streamingMessage  bool   // a message that exceeds maxBufferedMessage is being sent in parts
+	streamingMessage  bool   // a message longer than maxBufferedMessage is being sent in parts
 	appCloseCode      int    // code of the app's close frame; zero means none
 	pongReceived      bool   // the app has answered handoverPing, so it has read everything before our close frame
 	closeAcknowledged bool   // the app has answered the close frame of this node
@@ -106,9 +106,9 @@ type down struct {
 	clientGone        bool // downstream accepts no more data
 }
 
-// End codes. With an end code, the owner reports to the ingress why a relay has ended. It sends the
-// code in a frame with the reserved opcode opEndCode, which no app can send. A FIN is not
-// sufficient proof of a hand-over, because the kernel also sends a FIN for a process that dies.
+// End codes tell the ingress why a relay ended at the owner, which sends them in a frame with the
+// reserved opcode opEndCode that no app can send. A FIN does not prove a hand-over, because the
+// kernel also sends one for a dying process.
 const (
 	opEndCode            = 0xf
 	endHandedOver        = 'm' // handed over: the app has received all data and has answered the close frame
@@ -144,8 +144,8 @@ func (relay *Relay) Init(shared *Shared, session *Session, downstream, upstream 
 // LeadsToClient reports whether the relay runs at the ingress.
 func (relay *Relay) LeadsToClient() bool { return relay.toClient }
 
-// RequestHandover requests that the relay hands over to another relay at the end of the current
-// message. Any goroutine may call it.
+// RequestHandover makes the relay hand over to another one at the end of the current message. Any
+// goroutine may call it.
 func (relay *Relay) RequestHandover() { relay.request(requestMove) }
 
 // RequestReconnect ends the relay, and closes the client's connection, so that the client connects to
@@ -155,8 +155,8 @@ func (relay *Relay) RequestReconnect() {
 	relay.abortUpstreamAfter(wsession.EndTimeout)
 }
 
-// HandoverRequestedAt returns when a hand-over was first requested; zero means that none was. It may
-// be called after the relay has ended.
+// HandoverRequestedAt returns when a hand-over was first requested, or zero if none was. It may be
+// called after the relay has ended.
 func (relay *Relay) HandoverRequestedAt() time.Time { return relay.handoverRequestedAt }
 
 // IsReconnectRequested reports whether RequestReconnect was called.
@@ -177,7 +177,7 @@ func (relay *Relay) request(bits uint32) {
 
 func (relay *Relay) isRequested(bits uint32) bool { return relay.requests.Load()&bits != 0 }
 
-// end marks the relay as ended. After end has returned, no other goroutine uses the connections
+// end marks the relay as ended. Once it has returned, no other goroutine uses the connections
 // through this relay.
 func (relay *Relay) end() {
 	relay.mu.Lock()
@@ -289,11 +289,11 @@ func (relay *Relay) abortBoth() {
 	_ = relay.upstream.Abort()
 }
 
-// Cancel cancels the run of a resumable WebSocket. Connections that the caller must close are appended
-// to toClose, which is returned. Any goroutine may call it. It ends the relay and keeps the client's
-// connection, unless the client has gone or the process stops. At the node of the app, the shard
-// must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
-// accept data soon. On other nodes a slow client has no such limit.
+// Cancel cancels the run of a resumable WebSocket. Connections that the caller must close are
+// appended to toClose, which is returned. Any goroutine may call it. It ends the relay but keeps
+// the client's connection, unless the client is gone or the process is stopping. At the app's node,
+// the shard must become free for its next owner, so cancelStuck aborts downstream if it does not
+// accept data soon. Other nodes do not limit slow clients in this way.
 func (relay *Relay) Cancel(cancelCause cause.Cause, toClose []inbound.Aborter) []inbound.Aborter {
 	switch cancelCause {
 	case cause.ClientGone, cause.Shutdown:
@@ -314,9 +314,9 @@ func (relay *Relay) Cancel(cancelCause cause.Cause, toClose []inbound.Aborter) [
 	return toClose
 }
 
-// cancelStuck aborts downstream if a write to it is in progress, and so does not finish. Otherwise
-// the relay has merely not noticed its end yet, which is no reason to disconnect the client. Then
-// cancelStuck requests a stop and checks again later.
+// cancelStuck aborts downstream if a write to it is stuck. Otherwise the relay has merely not
+// noticed its end yet, which is no reason to disconnect the client; cancelStuck then requests a
+// stop and checks again later.
 func (relay *Relay) cancelStuck() {
 	switch {
 	case relay.hasEnded():
@@ -328,9 +328,9 @@ func (relay *Relay) cancelStuck() {
 	}
 }
 
-// EnforceMoveTimeout ends a relay whose hand-over was requested DrainTimeout ago if a message of the client
-// is still incomplete. When a shard moves, the owner does that. In MoveWebSockets the shard does
-// not move, so the owner does not enforce DrainTimeout.
+// EnforceMoveTimeout ends a relay whose hand-over was requested DrainTimeout ago if a message of
+// the client is still incomplete. It is for MoveWebSockets; when a shard actually moves, the owner
+// enforces DrainTimeout.
 func (relay *Relay) EnforceMoveTimeout() {
 	select {
 	case <-relay.upStopped: // the direction up has stopped, and the owner completes the hand-over

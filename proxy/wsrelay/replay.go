@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxReplayBytes is the maximum size of the frames that a session stores for its next upstream
-	// connections: messages of 64 KiB together, and their frame headers.
+	// maxReplayBytes is the maximum size of the frames that a session stores for its next upstream connections:
+	// messages of 64 KiB in total, plus their frame headers.
 	maxReplayBytes = 65 << 10
-	// maxReplayMessages is the largest number of messages that an app may request.
+	// maxReplayMessages is the maximum number of messages that an app may request.
 	maxReplayMessages = 64
 )
 
@@ -48,9 +48,8 @@ func (m *ReplayMemory) add(size int) bool {
 	return true
 }
 
-// ParseConsent parses the value of Header in a 101 response. word is the first word that the value must
-// have, and replay is the number of the client's messages that each later upstream connection receives
-// first. ok is false for any other value.
+// ParseConsent parses the value of Header in a 101 response. The value must start with word. replay is the number
+// of the client's messages that each later upstream connection receives first. ok is false for any other value.
 func ParseConsent(value []byte, word string) (replay int, ok bool) {
 	first, parameter, hasParameter := strings.Cut(string(value), ";")
 	if strings.TrimRight(first, " \t") != word {
@@ -82,16 +81,16 @@ func AppendAccepted(b []byte, replay int) []byte {
 // before any other data. It belongs to the direction up of the session's current relay. The zero value
 // stores nothing.
 type replay struct {
-	memory       *ReplayMemory // memory of the node; nil means that the session stores nothing
+	memory       *ReplayMemory // memory of the node; nil if the session stores nothing
 	reserved     int           // number of bytes in memory
 	messagesLeft int           // number of messages that are not stored yet
 	frames       []byte        // the frames of the stored messages, as the client has sent them
 	completeLen  int           // length of the complete messages in frames
-	failure      string        // why the session cannot be resumed; empty means that it can
+	failure      string        // why the session cannot be resumed; empty if it can
 }
 
-// record stores bytes of one frame that are sent to the app. scanner has just parsed them. Control
-// frames are not stored.
+// record stores bytes of a frame that are sent to the app and have just been parsed by scanner. Control frames are
+// not stored.
 func (r *replay) record(frame []byte, scanner *wsframe.Scanner) {
 	if r.messagesLeft == 0 || r.failure != "" || scanner.IsControl() || !r.store(frame) {
 		return
@@ -130,8 +129,8 @@ func (r *replay) release() {
 	r.frames, r.completeLen, r.reserved = nil, 0, 0
 }
 
-// begin begins to store messages in the memory of the node. first contains the frame of a message that is the
-// first one of the client; nil means that the client has sent none.
+// begin starts storing messages in the node's memory. first contains the frame of the client's first message; nil
+// means that the client has sent none.
 func (r *replay) begin(memory *ReplayMemory, messages int, first []byte) {
 	r.memory, r.messagesLeft = memory, messages
 	if messages > 0 && first != nil && r.store(first) {
@@ -140,8 +139,8 @@ func (r *replay) begin(memory *ReplayMemory, messages int, first []byte) {
 	}
 }
 
-// messages returns the frames of the complete messages, and forgets an incomplete one. The client
-// does not send the rest of an incomplete message to the next upstream connection.
+// messages returns the frames of the complete messages and drops an incomplete one, whose rest would not be sent to
+// the next upstream connection.
 func (r *replay) messages() []byte {
 	r.frames = r.frames[:r.completeLen]
 	return r.frames

@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	// maxBreaks is the number of relays of a session that may break within breakPeriod. When one
-	// more breaks, the client's connection is closed, and the client must reconnect.
+	// maxBreaks is the number of relays of a session that may break within breakPeriod. If one more
+	// breaks, the client's connection is closed and the client must reconnect.
 	maxBreaks   = 3
 	breakPeriod = time.Minute
 )
@@ -44,7 +44,7 @@ type Session struct {
 	ID                [32]byte // in hex
 	ResumeAttempts    uint64   // number of attempts after the first relay that may have reached an app
 	MessagesMayBeLost bool     // messages may have been lost since the previous relay
-	// ReleaseUpgradePlace releases the upgrade place of the attempt after the app has responded. nil means
+	// ReleaseUpgradePlace frees the attempt's upgrade slot after the app has responded. nil means
 	// that the attempt has none.
 	ReleaseUpgradePlace func()
 
@@ -71,8 +71,8 @@ type Session struct {
 	recentBreaks    [maxBreaks]time.Time
 	Status
 
-	// CancelWait cancels the wait for the next relay. nil means that the session does not wait. Any
-	// goroutine may call it.
+	// CancelWait cancels the wait for the next relay. It is nil while the session does not wait.
+	// Any goroutine may call it.
 	CancelWait atomic.Pointer[context.CancelFunc]
 	// ReconnectAt is when a node that is leaving closes the client's connection. Only the sweep
 	// uses it.
@@ -89,8 +89,8 @@ type Status struct {
 
 	// The following fields belong to the goroutine of the session.
 	StartReason     wsession.RelayStart // reason of the last relay
-	LostAt          time.Time           // when the hand-over was requested; otherwise when the relay ended
-	CountsInSummary bool                // the relay may have ended together with others, so it counts in the hand-over summary
+	LostAt          time.Time           // when the hand-over was requested, or otherwise when the relay ended
+	CountsInSummary bool                // the relay may have ended together with others, so that it counts in the hand-over summary
 }
 
 // SetState sets the state; zero means that the session has not begun or has ended.
@@ -108,8 +108,8 @@ func NewSession() *Session {
 	return session
 }
 
-// ReadSession returns the session that the ingress describes in the headers of req. It returns nil
-// if there is none.
+// ReadSession returns the session described by the ingress in the headers of req, or nil if there
+// is none.
 func ReadSession(req *h1.Request) *Session {
 	id := req.Value(Header)
 	if len(id) != 32 {
@@ -176,8 +176,8 @@ func CloseCodeFor(res *h1.Response) int {
 	return wsession.CloseShardMoved
 }
 
-// RequestedCloseCode returns the close code that the app has requested in a response other than 101. ok
-// is false if it has requested none, or one that no close frame may contain.
+// RequestedCloseCode returns the close code that the app has requested in a response other than
+// 101. ok is false if it requested none, or one that must not occur in a close frame.
 func RequestedCloseCode(res *h1.Response) (code int, ok bool) {
 	number, ok := route.ParseUint(res.Value(headerWebSocketClose))
 	if !ok || number >= 5000 || !wsframe.ValidCode(int(number)) {
@@ -197,8 +197,8 @@ func (session *Session) recordBreak(now time.Time) bool {
 	return false
 }
 
-// RecordStart records that the app has accepted the request of the session with a 101 response. It
-// is called at the ingress. replays is the memory for messages that later upstream connections receive.
+// RecordStart records, at the ingress, that the app accepted the session's request with a 101
+// response. replays is the memory for messages that later upstream connections receive.
 func (session *Session) RecordStart(res *h1.Response, replays *ReplayMemory) {
 	session.MessagesMayBeLost = false
 	if session.Relays++; session.Relays > 1 {
@@ -223,14 +223,15 @@ func ReplayOf(res *h1.Response) int {
 	return messages
 }
 
-// SetFirstMessage sets the frame of the client's first message, which this node has read before the
-// first relay. The first relay sends it to the app. scanner has parsed all data of the client so far.
+// SetFirstMessage sets the frame of the client's first message, which this node read before the
+// first relay and which that relay sends to the app. scanner has parsed all data of the client so
+// far.
 func (session *Session) SetFirstMessage(frame []byte, scanner wsframe.Scanner) {
 	session.prologue, session.clientScanner = frame, scanner
 }
 
-// ReleaseUpgrade calls ReleaseUpgradePlace, if the session still holds a place. It is called when
-// the app has responded to the upgrade, or when the connection is closed.
+// ReleaseUpgrade frees the upgrade slot if the session still holds one. It is called when the app
+// has responded to the upgrade, or when the connection is closed.
 func (session *Session) ReleaseUpgrade() {
 	if release := session.ReleaseUpgradePlace; release != nil {
 		session.ReleaseUpgradePlace = nil

@@ -77,7 +77,7 @@ func (relay *Relay) forwardUp(data []byte) (n int, stop bool) {
 		n += stepLen
 		if relay.session.discardsMessage {
 			forwardFrom = n
-			if relay.upScanner.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
+			if relay.upScanner.Closed() { // the app has received an incomplete message, so only a close frame can follow
 				relay.handleClientClose()
 				relay.writeUp(wsframe.AppendClose(nil, relay.upScanner.CloseCode(), "", true))
 				return n, true
@@ -115,7 +115,7 @@ func (relay *Relay) failProtocol(validData []byte, betweenFrames bool) {
 }
 
 // writeUp writes to upstream. It returns false if upstream accepts no more data. The direction down
-// continues for wsession.EndTimeout, because upstream may have sent the reason.
+// continues for wsession.EndTimeout, because upstream may have sent the reason for the failure.
 func (relay *Relay) writeUp(data []byte) bool {
 	writer := relay.upstream.Writer()
 	_, err := writer.Write(data)
@@ -160,9 +160,9 @@ func (relay *Relay) handleUpRequests() bool {
 	return true
 }
 
-// handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseShardMoved.
-// The app has DrainTimeout from now on to answer. That includes the time to read the data that
-// precedes the close frame.
+// handOver starts the hand-over at the app's node: it sends the app the close code
+// wsession.CloseShardMoved. The app then has DrainTimeout to answer, including the time to read the
+// data that precedes the close frame.
 func (relay *Relay) handOver() {
 	timeout := relay.shared.DrainTimeout
 	relay.runAfter(timeout, func() {
@@ -188,9 +188,8 @@ func (relay *Relay) sendClose(code int, timeout time.Duration) {
 	relay.writeUp(wsframe.AppendClose(frames, code, wsession.DefaultReason(code), true))
 }
 
-// finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the
-// ingress between two messages requests a hand-over. In other cases the client has gone, and
-// upstream is aborted.
+// finishUp handles an end of downstream without a close frame. At an owner, a FIN of the ingress
+// between two messages requests a hand-over. Otherwise the client is gone, and upstream is aborted.
 func (relay *Relay) finishUp(err error) {
 	relay.clientEnded, relay.clientEOF = true, errors.Is(err, io.EOF)
 	switch {

@@ -1,5 +1,5 @@
-// Package wstunnel copies a WebSocket that is not resumable between a client and an app, and closes
-// it with a close frame when its shard moves or its node stops.
+// Package wstunnel copies non-resumable WebSockets between a client and an app, and closes them with a close frame
+// when their shard moves or their node stops.
 //
 // A Tunnel has two directions. Each direction has a goroutine of package proxy, which calls CopyUp or
 // CopyDown. Another goroutine may call StartClose at any time:

@@ -12,9 +12,8 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// Tunnel copies a WebSocket that is not resumable. To close it, a Tunnel sends a close frame to both
-// endpoints, so that both receive the reason, and lets them answer before it closes the
-// connections.
+// Tunnel copies a non-resumable WebSocket. To close it, a Tunnel sends a close frame with the
+// reason to both endpoints, and lets them answer before it closes the connections.
 type Tunnel struct {
 	closeOnce sync.Once
 	started   chan struct{} // closed when the tunnel starts to copy; before that, other goroutines write to the connections
@@ -25,7 +24,7 @@ type Tunnel struct {
 	// needsLingeringClose is set if the connection of the client must be closed by a lingering
 	// close.
 	needsLingeringClose atomic.Bool
-	abortTimer          *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
+	abortTimer          *time.Timer // aborts the tunnel after the app stops accepting data; nil if not set
 }
 
 // New returns the tunnel between the connection of a client and the connection of the app.
@@ -55,8 +54,8 @@ func (tunnel *Tunnel) StartClose(code int) {
 	})
 }
 
-// Finish must be called when the tunnel has ended. When it returns, no goroutine uses the connections
-// any more.
+// Finish must be called when the tunnel has ended. When it returns, no goroutine uses the
+// connections.
 func (tunnel *Tunnel) Finish() {
 	close(tunnel.ended)
 	tunnel.closeOnce.Do(func() { close(tunnel.closeDone) }) // later calls of StartClose have no effect
@@ -67,7 +66,7 @@ func (tunnel *Tunnel) Finish() {
 }
 
 // closeBoth sends a close frame to both ends, waits for their answers and closes both connections.
-// It returns early when ended is closed.
+// It returns early if ended is closed.
 func (tunnel *Tunnel) closeBoth() {
 	select {
 	case <-tunnel.started:
@@ -110,10 +109,10 @@ func (tunnel *Tunnel) Abort() {
 // close.
 func (tunnel *Tunnel) NeedsLingeringClose() bool { return tunnel.needsLingeringClose.Load() }
 
-// CopyUp sends first, the frame of a message that was read before, and then copies from the client to
-// the app. nil means that there is no such message. It returns false if the tunnel must be aborted. If the
-// app accepts no more data, it may have sent the reason in the other direction. Therefore the
-// tunnel continues for up to wsession.EndTimeout then.
+// CopyUp copies from the client to the app. It first sends first, the frame of a message that was
+// already read, unless that is nil. It returns false if the tunnel must be aborted. If the app
+// accepts no more data, the tunnel continues for up to wsession.EndTimeout, because the app may
+// have sent the reason in the other direction.
 func (tunnel *Tunnel) CopyUp(client *h1.Conn, first []byte) bool {
 	err := tunnel.up.send(first)
 	if err == nil {
@@ -144,7 +143,7 @@ type direction struct {
 	closeCode     int // set before state contains directionCloseRequested or directionClosed
 	state         atomic.Uint32
 	frames        wsframe.Tracker
-	replied       chan struct{} // closed when a close frame, or the end of the stream, has arrived after our close frame
+	replied       chan struct{} // closed when a close frame, or the end of the stream, has arrived after this node's close frame
 	replySignaled bool          // replied has been closed; used only by the goroutine that copies
 }
 
@@ -190,7 +189,8 @@ func (dir *direction) copyFrom(source *h1.Conn) error {
 	}
 }
 
-// send sends complete frames before any data is copied, unless our close frame was sent.
+// send sends complete frames before any data is copied, unless this node's close frame has been
+// sent.
 func (dir *direction) send(frames []byte) error {
 	if len(frames) == 0 || !dir.lockWrite() {
 		return nil
