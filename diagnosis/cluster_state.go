@@ -14,7 +14,7 @@ const (
 	SingleNode
 	// Rebalancing means that shards move to other nodes, or will.
 	Rebalancing
-	// Degraded means that a member has failed, that some shards are not served, or that the cluster
+	// Degraded means that a member has failed or most other nodes cannot reach it, that some shards are not served, or that the cluster
 	// tolerates no further failure.
 	Degraded
 	// ClusterUnavailable means that no node serves any shard.
@@ -85,6 +85,9 @@ func (in Inputs) degradedReason() string {
 	}
 	if count := in.CountUnavailable(); count > 0 {
 		return fmt.Sprintf("%d of %d shards %s unavailable", count, in.Shards, isOrAre(count))
+	}
+	if excluded := in.nodeIDs(Node.isExcludedUnreachable); len(excluded) > 0 {
+		return fmt.Sprintf("most other nodes could not connect to node %s, which %s excluded", joinNames(excluded), isOrAre(len(excluded)))
 	}
 	unhealthy := in.nodeIDs(func(node Node) bool { return node.App == AppFailing && !node.Drained })
 	if len(unhealthy) > 0 {

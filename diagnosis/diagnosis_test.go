@@ -269,6 +269,19 @@ func servingTable() []want {
 		}), []string{
 			"warning lagging: node c is behind: it has the shard map of epoch 14, and the cluster is at epoch 17",
 		}},
+		{"most nodes cannot connect to a node", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) {
+				n.Unreachable, n.Reporters, n.Shards = true, []string{"a", "b"}, 0
+			}, "c")
+		}), []string{
+			"warning node-unreachable: node c is excluded from the shard map, because most other nodes could not connect to its peer port: a and b cannot connect now",
+		}},
+		{"most nodes could not connect to this node", with(func(in *diagnosis.Inputs) {
+			in.NotInMap = true
+			nodes(in, func(n *diagnosis.Node) { n.Unreachable, n.Shards = true, 0 }, "a")
+		}), []string{
+			"warning node-unreachable: node a is excluded from the shard map, because most other nodes could not connect to its peer port",
+		}},
 		{"two processes have one id", with(func(in *diagnosis.Inputs) { in.DuplicateAddr, in.NoLeaseFor = "10.0.0.9:7947", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",

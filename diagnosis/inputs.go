@@ -180,6 +180,10 @@ type Node struct {
 	// Restarting is set if the node restarts in place, within Grace.
 	Restarting bool
 	Grace      time.Duration
+	// Unreachable means that the leader excluded it from the shard map, because most other nodes could not connect to
+	// it. Reporters are the nodes that cannot connect to it now, as the leader reports.
+	Unreachable bool
+	Reporters   []string
 	// Shards is the number of shards that it owns in the committed map.
 	Shards int
 	// StaleReturns is the number of these shards that returned to its app although the app has not

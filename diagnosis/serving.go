@@ -27,7 +27,7 @@ func servingFindings(in Inputs) (findings []Finding) {
 	} else if in.HasMap && in.lacksLease() {
 		findings = append(findings, noLeaseFinding(in))
 	}
-	if in.NotInMap && in.Bootstrap == nil && in.Leader != "" {
+	if in.NotInMap && in.Bootstrap == nil && in.Leader != "" && !in.ownNode().Unreachable {
 		findings = append(findings, Finding{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s is not in the shard map yet", in.Self),
 			Remedy: "wait until its app responds; the leader then adds the node, unless it is drained",
@@ -212,6 +212,9 @@ func nodeFindings(in Inputs) (findings []Finding) {
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
+		if node.isExcludedUnreachable() {
+			findings = append(findings, unreachableFinding(node))
+		}
 		failsToAcquire := node.WaitingShards > 0 || node.CannotAcquire || node.ShardsMovedAway > 0
 		alreadyReported := node.ID == in.Self && in.Acquiring != "" // by acquiringFinding, with the error
 		if failsToAcquire && node.Alive && !alreadyReported {
@@ -222,6 +225,25 @@ func nodeFindings(in Inputs) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+// isExcludedUnreachable reports whether the node runs and would own shards if most other nodes could connect to it.
+func (n Node) isExcludedUnreachable() bool {
+	return n.Unreachable && n.Alive && !n.Gateway && !n.Drained && !n.MarkedFailed && !n.Stopping
+}
+
+// unreachableFinding returns the finding for a node that is excluded because most other nodes could not connect to it.
+func unreachableFinding(node Node) Finding {
+	finding := Finding{
+		Code: NodeUnreachable, Severity: Warning, Subject: node.ID,
+		Text:   fmt.Sprintf("node %s is excluded from the shard map, because most other nodes could not connect to its peer port", node.ID),
+		Remedy: fmt.Sprintf("wait until most other nodes have reached node %s for --dead-after, and for longer after repeated failures; it then gets shards again", node.ID),
+	}
+	if len(node.Reporters) > 0 {
+		finding.Text += fmt.Sprintf(": %s cannot connect now", joinNames(node.Reporters))
+		finding.Remedy = fmt.Sprintf("open the peer port (--peer, TCP 7947) of node %s to all nodes: run `shardway doctor` to list the unreachable ports", node.ID)
+	}
+	return finding
 }
 
 // unreleasedMovesFinding returns the finding for a node whose app has not released shards that

@@ -68,6 +68,17 @@ func thresholdTable() []want {
 			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", App: diagnosis.AppFailing})
 		}), nil},
 		{"the log of a node that is gone", with(func(in *diagnosis.Inputs) { in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Lagging: true}) }), nil},
+		{"most nodes could not connect to a node that is gone, drained, a gateway or stopping", with(func(in *diagnosis.Inputs) {
+			in.Nodes = append(in.Nodes,
+				diagnosis.Node{ID: "d", Unreachable: true},
+				diagnosis.Node{ID: "e", Unreachable: true, Alive: true, Drained: true},
+				diagnosis.Node{ID: "f", Unreachable: true, Alive: true, Gateway: true},
+				diagnosis.Node{ID: "g", Unreachable: true, Alive: true, Stopping: true},
+			)
+		}), []string{"info draining: e is drained, and owns nothing", "info draining: g is to stop, and to hand over what it owns"}},
+		{"nodes that cannot connect to a member are no majority", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Reporters = []string{"a"} }, "c")
+		}), nil},
 		{"cordoned and drained", with(func(in *diagnosis.Inputs) {
 			nodes(in, func(n *diagnosis.Node) { n.Cordoned, n.Drained, n.Shards = true, true, 0 }, "c")
 		}), []string{

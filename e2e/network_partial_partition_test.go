@@ -3,10 +3,13 @@
 package e2e_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
 	"shardway/e2e/kit/load"
@@ -62,6 +65,23 @@ func (pp *partialPartition) exclusions(t *testing.T) (events []event.Event) {
 	return events
 }
 
+// wantReporters checks that all nodes explain the exclusion of the owner, and name the nodes that cannot connect to it:
+// all except the leader. The owner is not ready for the same reason.
+func (pp *partialPartition) wantReporters(t *testing.T) {
+	t.Helper()
+	w, reporters := diagnosisTest{t, pp.Cluster}, pp.Others(pp.owner, pp.leader)
+	text := fmt.Sprintf("node %s is excluded from the shard map, because most other nodes could not connect to its peer port: %s and %s cannot connect now", pp.owner.ID, reporters[0].ID, reporters[1].ID)
+	for _, node := range pp.Nodes() { // also the owner, which the leader informs
+		w.wantFinding(node, diagnosis.NodeUnreachable, text)
+	}
+	if err := pp.owner.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "node-unreachable: "+text) {
+		t.Errorf("the owner is not ready: %v, want %q", err, text)
+	}
+	if status, err := pp.owner.Status(t.Context()); err != nil || status.ClusterState != "degraded" || hasFinding(status, diagnosis.Joining) {
+		t.Errorf("state %s, findings %v, %v, want degraded without joining", status.ClusterState, status.Findings, err)
+	}
+}
+
 // TestOwnerThatOnlyTheLeaderReachesIsExcluded cuts the links of an owner except the one to the leader. Once the owner
 // kept its shards, and the other ingress nodes answered 503. No request may fail now, and the owner returns.
 func TestOwnerThatOnlyTheLeaderReachesIsExcluded(t *testing.T) {
@@ -82,6 +102,7 @@ func TestOwnerThatOnlyTheLeaderReachesIsExcluded(t *testing.T) {
 	if len(found) != 1 || found[0].NoticedBy != "members" || len(found[0].Reporters) != 2 {
 		t.Errorf("exclusions %+v", found)
 	}
+	pp.wantReporters(t)
 	for _, node := range pp.others {
 		if response := pp.SendRequest(t, node, load.Request{Key: "k"}); !response.OK() {
 			t.Errorf("%s responds %d %s", node.ID, response.Status, response.Error)
@@ -92,6 +113,9 @@ func TestOwnerThatOnlyTheLeaderReachesIsExcluded(t *testing.T) {
 	healedAt := time.Now()
 	pp.AwaitServing(t)
 	t.Logf("time to return: %v", time.Since(healedAt).Round(10*time.Millisecond))
+	for _, node := range pp.Nodes() {
+		node.AwaitStatus(t, "the owner is no longer reported", func(status cluster.Status) bool { return !hasFinding(status, diagnosis.NodeUnreachable) })
+	}
 	traffic.AwaitStarted(t, seconds/4)
 	traffic.Finish(t)
 }

@@ -33,7 +33,7 @@ func (a *API) Ready() error {
 		return a.unreadyError("marked as failed", diagnosis.MarkedFailed)
 	}
 	if !a.options.View.IsDrained() {
-		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining)
+		return a.unreadyError("joining: not in the shard map yet", diagnosis.Joining, diagnosis.NodeUnreachable)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func countVoters(nodes []diagnosis.Node) int {
 // clearReplicatedInputs clears the fields of nodes that are valid only if the log has been applied to its end.
 func clearReplicatedInputs(nodes []diagnosis.Node) {
 	for i := range nodes {
-		nodes[i].Drained, nodes[i].Cordoned, nodes[i].MarkedFailed, nodes[i].Restarting, nodes[i].Grace = false, false, false, false, 0
+		nodes[i].Drained, nodes[i].Cordoned, nodes[i].MarkedFailed, nodes[i].Restarting, nodes[i].Grace, nodes[i].Unreachable = false, false, false, false, 0, false
 	}
 }
 
@@ -243,6 +243,8 @@ func (m *Monitor) newNode(state *ack.State, node string) *diagnosis.Node {
 	if restart, ok := state.Restart(id); ok && !restart.Ended {
 		result.Restarting, result.Grace = true, restart.Grace
 	}
+	drop, _ := state.Drop(id)
+	result.Unreachable = drop.InForce && drop.Cause == ack.CauseUnreachable
 	return result
 }
 
@@ -272,6 +274,9 @@ func addLeaderView(node *diagnosis.Node, view leader.MemberView, committed shard
 	}
 	if !node.Alive {
 		return
+	}
+	for _, reporter := range view.Reporters {
+		node.Reporters = append(node.Reporters, string(reporter))
 	}
 	node.Gateway = hb.Gateway
 	node.WaitingShards, node.ShardsMovedAway, node.CannotAcquire = int(hb.WaitingShards), len(hb.UnacquiredShards), hb.AcquiresNone

@@ -10,6 +10,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/crashdetect"
+	"shardway/shardmap"
 )
 
 // A leader that does not respond clears no finding. Once, a leader that was busy for a moment counted as one without suspects and without
@@ -56,6 +57,7 @@ func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 		"ahead":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 18, App: diagnosis.AppHealthy}},
 		"gateway":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Gateway: true}},
 		"instance": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.UnhealthyInstances = hb.UnhealthyInstances.With(2) })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppHealthy, UnhealthyInstances: []diagnosis.Instance{{Number: 3}}}},
+		"reported": {leader.MemberView{Heartbeat: beat, Unreachable: true, Reporters: []shardmap.NodeID{"a", "c"}}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppHealthy, Reporters: []string{"a", "c"}}},
 		"leaving":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
 	} {
 		got := diagnosis.Node{ID: "b", Alive: true} // as gossip shows it
