@@ -35,32 +35,36 @@ const upstreamsFile = "upstreams.json"
 // free numbers, the one that has been unused for longest. Without a free number, NumberUpstreams returns an error.
 // The result contains an empty address for a number that is not used now.
 //
-// If a node never had several instances, its only address has number 1, even after the address changes.
-func (d *Dir) NumberUpstreams(addresses []string, limit int) ([]string, error) {
+// If a node never had several instances, its only address has number 1, even after the address changes. replaced is
+// the previous address in this case, otherwise it is empty.
+func (d *Dir) NumberUpstreams(addresses []string, limit int) (numbered []string, replaced string, err error) {
 	if len(addresses) > limit {
-		return nil, fmt.Errorf("%w: %d, want at most %d", errTooManyInstances, len(addresses), limit)
+		return nil, "", fmt.Errorf("%w: %d, want at most %d", errTooManyInstances, len(addresses), limit)
 	}
 	var stored upstreams
 	if _, err := loadFile(d.backend, upstreamsFile, &stored); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if len(addresses) == 0 {
-		return nil, nil
+		return nil, "", nil
 	}
 	next, err := stored.renumber(addresses, limit)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if len(stored.Numbers) == 1 && next.Numbers[0] != stored.Numbers[0] && len(next.Numbers) == 1 {
+		replaced = stored.Numbers[0]
 	}
 	if !slices.Equal(next.Numbers, stored.Numbers) || !slices.Equal(next.Removed, stored.Removed) || next.Free != stored.Free {
 		if err := d.saveOutsideLock(upstreamsFile, next); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	numbered := slices.Clone(next.Numbers)
+	numbered = slices.Clone(next.Numbers)
 	for _, index := range next.Removed {
 		numbered[index] = ""
 	}
-	return numbered, nil
+	return numbered, replaced, nil
 }
 
 // FreeUpstreams returns the value that StoreFreeUpstreams stored last, without the numbers that

@@ -16,7 +16,7 @@ func TestInstanceKeepsTheNumberOfItsAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = dir.Close() }()
-		got, err := dir.NumberUpstreams(addresses, 4)
+		got, _, err := dir.NumberUpstreams(addresses, 4)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("addresses %q have numbers %q, want %q (%v)", addresses, got, want, err)
 		}
@@ -50,7 +50,7 @@ func TestInstanceKeepsTheNumberOfItsAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = dir.Close() }()
-		if got, err := dir.NumberUpstreams(addresses, 4); err == nil {
+		if got, _, err := dir.NumberUpstreams(addresses, 4); err == nil {
 			t.Errorf("addresses %q have numbers %q while removed numbers may own shards", addresses, got)
 		}
 	}
@@ -72,7 +72,32 @@ func TestInstanceKeepsTheNumberOfItsAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = dir.Close() }()
-	if _, err := dir.NumberUpstreams([]string{"1", "2", "3", "4", "5"}, 4); err == nil {
+	if _, _, err := dir.NumberUpstreams([]string{"1", "2", "3", "4", "5"}, 4); err == nil {
 		t.Error("five instances are accepted")
+	}
+}
+
+func TestReplacedUpstreamIsReported(t *testing.T) {
+	dir, err := disk.Open(t.TempDir(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	for i, step := range []struct {
+		addresses []string
+		want      string
+	}{
+		{[]string{"x"}, ""},
+		{[]string{"x"}, ""},
+		{[]string{"y"}, "x"},
+		{nil, ""},
+		{[]string{"z"}, "y"},
+		{[]string{"w", "z"}, ""},
+		{[]string{"w"}, ""}, // the shards of z move to w, with another epoch
+		{[]string{"v"}, ""},
+	} {
+		if _, replaced, err := dir.NumberUpstreams(step.addresses, 4); replaced != step.want || err != nil {
+			t.Errorf("step %d: %v replaces %q, want %q (%v)", i, step.addresses, replaced, step.want, err)
+		}
 	}
 }

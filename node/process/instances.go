@@ -45,9 +45,13 @@ func (i instance) setFirst(options *node.Options) {
 // numberInstances gives each configured address the number of its app instance, which the data
 // directory contains, and adds the instances to the options. It returns the addresses by instance.
 func numberInstances(options *node.Options, conf *config.Config) (numbered []string, err error) {
-	numbered, err = options.Dir.NumberUpstreams(conf.Upstreams(), shardmap.MaxInstances)
+	numbered, replaced, err := options.Dir.NumberUpstreams(conf.Upstreams(), shardmap.MaxInstances)
 	if err != nil {
 		return nil, err
+	}
+	if replaced != "" {
+		options.Log.Warn().Str("upstream", numbered[0]).Str("previous", replaced).
+			Str("remedy", "make sure that the app process at the previous address has ended: its writes have the same ownership epoch").Msg("only upstream address has changed")
 	}
 	for i, upstream := range numbered {
 		next, err := newInstance(conf, upstream)
