@@ -10,8 +10,8 @@ import (
 	"shardway/shardmap"
 )
 
-// acquireFailures contains the shards that the app has failed to acquire. Only the goroutine of
-// agent.run writes it. Any goroutine may read it.
+// acquireFailures contains the shards that the app has failed to acquire. Only agent.run writes it; any goroutine
+// may read it.
 type acquireFailures struct {
 	current atomic.Pointer[map[shardmap.Shard]acquireFailure] // nil means none
 	// stale is set if the failures may have changed since the last update. Only agent.run uses it.
@@ -35,8 +35,8 @@ func (f *acquireFailures) all() map[shardmap.Shard]acquireFailure {
 // reasonOf returns the error of the last attempt to acquire a shard. It is empty if there was no failure.
 func (f *acquireFailures) reasonOf(s shardmap.Shard) string { return f.all()[s].reason }
 
-// update replaces the failures by those in the shards that heldShards returns, if stale is set. It returns the
-// shards that have failed for the first time in their ownership epoch.
+// If stale is set, update replaces the failures with those among the shards that heldShards returns. It returns the
+// shards that failed for the first time in their ownership epoch.
 func (f *acquireFailures) update(heldShards func() []ackagent.HeldShardView) (newlyFailed []shardmap.Shard) {
 	if !f.stale {
 		return nil
@@ -61,8 +61,8 @@ func (f *acquireFailures) update(heldShards func() []ackagent.HeldShardView) (ne
 	return newlyFailed
 }
 
-// describe returns the list of the shards that the app has failed to acquire, and the error of the first shard.
-// Both are empty if there are none.
+// describe lists the shards that the app has failed to acquire, and returns the error of the first one. Both
+// results are empty if there are none.
 func (f *acquireFailures) describe() (list, firstError string) {
 	all := f.all()
 	if len(all) == 0 {

@@ -5,7 +5,7 @@ import (
 	"shardway/node/adminapi"
 )
 
-// API returns what serves the admin port, without the services of other packages.
+// API returns the services of the admin port, without those of other packages.
 func (n *Node) API() *adminapi.API { return n.api }
 
 // AdminAPI returns the services that the node offers at its admin port.

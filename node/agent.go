@@ -42,8 +42,8 @@ type agent struct {
 	protocol *ackagent.Agent
 	fail     func(error) // stops the node because of an error
 	weight   uint32      // share of the shards relative to other nodes, at least 1
-	// restartWithin is the announced time until the return after a goodbye, the last heartbeat before a
-	// planned stop. Zero means that the node does not return.
+	// restartWithin is the announced time until the return after a goodbye, the last heartbeat before a planned
+	// stop. Zero means that the node will not return.
 	restartWithin time.Duration
 
 	// Inputs of run, in addition to the responses of the leader.
@@ -51,19 +51,19 @@ type agent struct {
 	busyTimer            *clock.Ticker   // ticks while the process is busy, because timer may then be late
 	stateChanged         <-chan struct{} // notified when the log has a newer state
 	heartbeatNow         chan struct{}   // notified to send a heartbeat now
-	heartbeatIfNearlyDue chan struct{}   // notified to send a heartbeat if it is nearly due
-	callRequests         chan func()     // unbuffered: functions that run calls, until runReturned is closed
+	heartbeatIfNearlyDue chan struct{}   // notified to send a heartbeat early if it is nearly due
+	callRequests         chan func()     // unbuffered: functions for run to call, until runReturned is closed
 	runReturned          chan struct{}   // closed when run returns
 
 	// Observations that poll passes to protocol.
 	newestState     func() *ack.State
-	keyConfigDigest func() uint64 // digest of the loaded key configuration; nil means that none is loaded
+	keyConfigDigest func() uint64 // digest of the loaded key configuration; nil if none is loaded
 	appHealthy      func() bool
 	appHealth       func() ack.AppHealth
 	appChecked      func() bool // false until the first health check of the app has ended
 	instances       *appinstance.Selection
 	unreachable     func() []string    // nodes that this node cannot reach; nil means none
-	appWatch        *appinstance.Watch // watches for restarts of the app; nil means that they do not matter
+	appWatch        *appinstance.Watch // watches for restarts of the app; nil if they do not matter
 
 	// Heartbeats to the leader and its responses.
 	transmitHeartbeat func(ack.Heartbeat) // does not block
@@ -73,21 +73,21 @@ type agent struct {
 	leaseGranted      atomic.Int64      // latest end of a lease that the leader has granted, by the clock of the node
 	lastAnswer        atomic.Int64      // when the last accepted response arrived, by the clock of the node; zero means never
 
-	// Another process with the ID of this node. Because of it the leader refuses the heartbeats of this node.
-	duplicateAddr       atomic.Pointer[string] // address of that process; nil means that the leader accepts the heartbeats
+	// Another process with this node's ID, because of which the leader refuses this node's heartbeats.
+	duplicateAddr       atomic.Pointer[string] // address of that process; nil while the leader accepts the heartbeats
 	persistentDuplicate chan string            // cap 1: address of a duplicate that persists, sent once
 	refusalLogged       bool                   // the refusal because of duplicateAddr was logged; only run uses it
 
 	// Requests of other goroutines.
-	isLeaving        atomic.Bool // this node must lose all shards
-	goodbyeRequested atomic.Bool // this node must stop all requests and then send a goodbye
+	isLeaving        atomic.Bool // this node must give up all its shards
+	goodbyeRequested atomic.Bool // this node must stop all requests and then say goodbye
 
 	// State of protocol, published for other goroutines.
 	hasStopped       atomic.Bool // this node admits and runs no more requests
 	boot             atomic.Uint64
 	hasNoTakeover    atomic.Bool                // no other node is left to take the shards of this leaving node
-	isUpToDate       atomic.Bool                // this node has had the newest proposed map of the leader, so its log is not far behind
-	missingMapSince  atomic.Int64               // since when this node lacks a map that the leader reported, by its clock; zero means that it lacks none
+	isUpToDate       atomic.Bool                // this node has caught up with the leader's newest proposed map, so its log is not far behind
+	missingMapSince  atomic.Int64               // since when this node has lacked a map that the leader reported, by its clock; zero if it lacks none
 	lastIndexAtStart atomic.Uint64              // index of the last log entry at the start of this process
 	keptByDrain      atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
 
@@ -102,7 +102,7 @@ type agent struct {
 	pendingPause  pendingPause                 // a pause that may still cause the loss of the lease
 	lastPause     atomic.Pointer[processPause] // the last pause that lost a lease or was longer than half a lease; nil means none
 
-	suspicion        *campaign.Suspicion // decides whether to replace the leader; nil until Raft has started
+	suspicion        *campaign.Suspicion // decides whether to campaign against the leader; nil until Raft has started
 	orphanedForwards orphanedForwards
 	moveStages       *idleshards.Stages
 
@@ -113,10 +113,10 @@ type agent struct {
 	join        *eventlog.JoinRecorder           // records the steps of the join
 	hasJoined   bool                             // this node has had a lease; only run uses it
 	appPassed   bool                             // the app has passed a health check; only run uses it
-	receivedAt  map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard; only run uses it
+	receivedAt  map[shardmap.Shard]time.Duration // when this node last became the owner of each shard, by its clock; only run uses it
 }
 
-// processPause is a period in which the process did not run, or by which its clock jumped.
+// processPause is a period in which the process did not run, or a jump of its clock.
 type processPause struct {
 	endedAt time.Duration // time of the clock
 	length  time.Duration
@@ -124,10 +124,10 @@ type processPause struct {
 
 var _ ackagent.Gate = (*agent)(nil)
 
-// maxEarlyHeartbeat is how much earlier than due a heartbeat may be sent, together with a Raft heartbeat.
+// maxEarlyHeartbeat is how early a heartbeat may be sent in order to coincide with a Raft heartbeat.
 const maxEarlyHeartbeat = 50 * time.Millisecond
 
-// run handles all inputs of the agent until ctx ends. Then it ends the lease and waits for hooks.
+// run handles all inputs of the agent until ctx ends, and then ends the lease and waits for hooks.
 func (a *agent) run(ctx context.Context) {
 	defer a.timer.Stop()
 	defer a.busyTimer.Stop()
@@ -151,8 +151,8 @@ func (a *agent) run(ctx context.Context) {
 	}
 }
 
-// handleInput waits for one input and passes it to protocol. It returns the time of this turn. The result is
-// false if ctx has ended. The caller must then call poll, which handles all changes of observed states.
+// handleInput waits for one input and passes it to protocol. It returns the time of this turn, and false if ctx has
+// ended. The caller must then call poll, which handles all changes of observed states.
 func (a *agent) handleInput(ctx context.Context) (now time.Duration, ok bool) {
 	hookResults, notAcquiredChanged := a.hooks.inputs()
 	select {
@@ -192,15 +192,15 @@ func (a *agent) handleInput(ctx context.Context) (now time.Duration, ok bool) {
 	return a.BeginTurn(), true
 }
 
-// waitForHooks waits for the running hooks, which must end with ctx. A hook that is a function of this
-// process cannot be stopped from outside, so overdue reports a hook that does not return.
+// waitForHooks waits for the running hooks, which must end with ctx. A hook that is a Go function cannot be stopped
+// from outside, so overdue reports hooks that do not return.
 func (a *agent) waitForHooks(ctx context.Context) {
 	a.overdue.waitFor(ctx, a.protocol.Timing().DeadAfter, "hooks", a.hooks.calls.Wait)
 }
 
-// BeginTurn returns the time, and informs protocol if the process has run without a pause until now. The
-// caller must call it before each input of protocol. After a gap of more than a quarter of the lease,
-// protocol considers the lease as lost, unless the process is known to have run during the gap.
+// BeginTurn returns the time, and notifies protocol if the process has run without a pause until now. It must be
+// called before each input of protocol. After a gap of more than a quarter of the lease, protocol considers the
+// lease lost, unless the process is known to have run during the gap.
 func (a *agent) BeginTurn() time.Duration {
 	now := a.clock.Precise()
 	gap, hasRun := a.pauseDetector.beginTurn(now)
@@ -215,8 +215,9 @@ func (a *agent) BeginTurn() time.Duration {
 	return now
 }
 
-// poll runs one step of the agent: it passes the current observation to protocol. Then it updates everything that
-// depends on the result, such as app instances, metrics and published state. It returns the time until the next call.
+// poll runs one step of the agent: it passes the current observation to protocol, and then updates everything that
+// depends on the result, such as app instances, metrics and published state. It returns the time until the next
+// call.
 func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	observation := a.observe(now)
 	a.protocol.Poll(now, observation)
@@ -240,7 +241,7 @@ func (a *agent) poll(now time.Duration) (untilNext time.Duration) {
 	return min(a.protocol.Due(now)-now, untilReport)
 }
 
-// observe returns the current inputs of protocol that are states, not events.
+// observe returns the current inputs of protocol that are states rather than events.
 func (a *agent) observe(now time.Duration) ackagent.Observation {
 	observation := ackagent.Observation{
 		State:           a.newestState(),
@@ -293,9 +294,10 @@ func (a *agent) publishProtocolState() {
 }
 
 // PublishLease publishes the end of the lease to the request path; zero means no lease. It returns true if the
-// previous lease had already ended when this one was published. Then requests may have been refused in between.
+// previous lease had already ended when this one was published. In that case, requests may have been refused in
+// between.
 func (a *agent) PublishLease(until time.Duration) (missed bool) {
-	a.router.SetAbortTime(a.protocol.AbortAt()) // first, because requests that the lease admits read it
+	a.router.SetAbortTime(a.protocol.AbortAt()) // first, because requests admitted under the lease read it
 	previous, changedAt := a.router.SetLease(until)
 	if until == previous {
 		return false
@@ -314,13 +316,12 @@ func (a *agent) PublishLease(until time.Duration) (missed bool) {
 		a.metrics.LeaseLapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
-	// A renewal may be too late: then the lease has expired for the leader, although this node has
-	// never observed that.
+	// If a renewal is late, the lease has expired for the leader even though this node never noticed.
 	return max(changedAt, a.clock.Now()) >= previous
 }
 
-// PublishRouting replaces the routing table. Then it updates everything that depends on the state of the routing:
-// waiting requests, connections to peers, forwarded requests and events.
+// PublishRouting replaces the routing table, and then updates everything that depends on it: waiting requests,
+// connections to peers, forwarded requests and events.
 func (a *agent) PublishRouting(routing ack.Routing) {
 	previous, state := a.router.State(), routing.State()
 	isNewProposal := state.Proposed().Epoch() != previous.Proposed().Epoch()
@@ -344,7 +345,7 @@ func (a *agent) PublishRouting(routing ack.Routing) {
 	}
 }
 
-// logNewSettings logs the format version and the timing of state, if they differ from those of previous.
+// logNewSettings logs the format version and the timing of state if they differ from those of previous.
 func (a *agent) logNewSettings(previous, state *ack.State) {
 	if state.FormatVersion() != previous.FormatVersion() {
 		a.log.Info().Uint8("format_version", uint8(state.FormatVersion())).Msg("format version in force")
@@ -360,8 +361,8 @@ func (a *agent) abortOrphanedForwards(state *ack.State) {
 	a.orphanedForwards.abortIfCaughtUp(state.Proposed().Epoch(), orphanedIn(state, a.lastIndexAtStart.Load()))
 }
 
-// onCommit logs the new committed map of state, counts the shards that this node gains and loses, and records
-// when it has received them. previous is the previous committed map.
+// onCommit logs the new committed map of state, counts the shards that this node gains and loses, and records when
+// it received them. previous is the previous committed map.
 func (a *agent) onCommit(previous *shardmap.Map, state *ack.State) {
 	committed := state.Committed()
 	wasInLogAtStart := uint64(committed.Epoch()) <= a.lastIndexAtStart.Load()
@@ -400,8 +401,8 @@ func (a *agent) CountRunning(mayRun func(shardmap.Shard) bool) int {
 	return a.router.InFlight.CountUnowned(mayRun)
 }
 
-// AbortRequests aborts requests that run at the local app. With the reason AbortDraining, it aborts only the
-// requests of shards for which mayRun returns false. Otherwise it aborts all requests.
+// AbortRequests aborts requests that run at the local app. If the reason is AbortDraining, it aborts only requests
+// for shards for which mayRun returns false. Otherwise it aborts all requests.
 func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.Shard) bool) {
 	switch reason {
 	case ackagent.AbortDraining:
@@ -412,7 +413,7 @@ func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.
 		aborted := a.proxy.CancelUpstream(reason.String())
 		a.overdue.recordAbort(a.clock.Precise())
 		a.log.Warn().Int("requests", aborted).Msg("requests aborted, lease not renewed")
-	case ackagent.AbortNewBoot: // this node takes a higher boot number and continues like a new process
+	case ackagent.AbortNewBoot: // this node adopts a higher boot number and continues like a new process
 		a.proxy.CancelUpstream(reason.String())
 	case ackagent.AbortGoodbye:
 		a.proxy.CancelForStop(reason.String())
@@ -422,7 +423,7 @@ func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.
 // handleAnswer handles a response of the leader to a heartbeat. protocol decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
 func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
-	if answer.ServeFor > 0 { // stored before protocol publishes the lease
+	if answer.ServeFor > 0 { // must be stored before protocol publishes the lease
 		a.leaseGranted.Store(max(a.leaseGranted.Load(), int64(now+answer.LeaseDuration)))
 	}
 	switch a.protocol.HandleAnswer(now, answer) {
@@ -431,7 +432,7 @@ func (a *agent) handleAnswer(now time.Duration, answer ack.Answer) {
 		a.onAnswerAccepted(now, answer)
 	case ackagent.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.protocol.Boot()).Uint64("known", answer.KnownBoot).Msg("boot number superseded, using higher one")
-	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
+	case ackagent.DiskRolledBack: // the data directory is an old image or a copy, so this node must stop
 		a.fail(identity.RollbackError(answer))
 	case ackagent.DuplicateNode:
 		a.onDuplicate(answer.DuplicateAddr)
@@ -466,8 +467,8 @@ func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
 	}
 }
 
-// recordJoinedMap records that the committed map of state contains this node, if it does. A map that the node has read
-// from its log at the start does not count.
+// recordJoinedMap records whether the committed map of state contains this node. A map that the node read from its
+// log at startup does not count.
 func (a *agent) recordJoinedMap(state *ack.State) {
 	if a.isUpToDate.Load() && state.Committed().IsMember(a.self) {
 		a.join.End(event.StepMap)
@@ -510,8 +511,8 @@ func (a *agent) ownedList() api.OwnedList {
 	return list
 }
 
-// ownedWithoutHooks returns the shards that this node owns in the committed map of state. It is for an app
-// without hooks, which is not informed of its shards, so the phases are derived from the map and the lease.
+// ownedWithoutHooks returns the shards that this node owns in the committed map of state. It is for apps without
+// hooks, which are not told their shards, so the phases are derived from the map and the lease.
 func (a *agent) ownedWithoutHooks(state *ack.State, hasLease bool) (owned []ackagent.HeldShardView) {
 	committed := state.Committed()
 	for shard := range shardmap.Shard(committed.Len()) {
@@ -540,7 +541,7 @@ func (a *agent) Leave() (started bool) {
 	return started
 }
 
-// IsUpToDate reports whether this node has had the newest proposed map of the leader, so that its log is not
+// IsUpToDate reports whether this node has caught up with the leader's newest proposed map, so that its log is not
 // far behind.
 func (a *agent) IsUpToDate() bool { return a.isUpToDate.Load() }
 
@@ -566,8 +567,8 @@ func (a *agent) LastPause() (length, sinceEnd time.Duration) {
 // HasHooks reports whether the app is informed of its shards.
 func (a *agent) HasHooks() bool { return a.hooks != nil }
 
-// AcquireFailures returns the list of the shards that the app has failed to acquire, and the error of the first
-// shard. Both are empty if there are none.
+// AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the first one. Both
+// results are empty if there are none.
 func (a *agent) AcquireFailures() (list, firstError string) { return a.acquireFailures.describe() }
 
 // RecentlyUnreleased counts the shards that moved without a release within the last
@@ -600,7 +601,7 @@ func (a *agent) HasStopped() bool { return a.hasStopped.Load() }
 // node. Zero means never.
 func (a *agent) LastAnswer() time.Duration { return time.Duration(a.lastAnswer.Load()) }
 
-// Boot returns the boot number that this node uses. It rises if a higher one of this node is known.
+// Boot returns the boot number of this node. It rises if a higher one becomes known.
 func (a *agent) Boot() uint64 { return a.boot.Load() }
 
 // HasNoTakeover reports whether no other node is left to take the shards of this leaving node.
@@ -610,8 +611,8 @@ func (a *agent) HasNoTakeover() bool { return a.hasNoTakeover.Load() }
 // call it.
 func (a *agent) Unanswered() election.UnansweredHeartbeat { return a.protocol.UnansweredHeartbeat() }
 
-// Call passes f to the goroutine of run, which calls it. It does not wait until f has returned. It returns false
-// if ctx or run has ended before run has accepted f.
+// Call makes the goroutine of run call f, without waiting for f to return. It returns false if ctx or run ended
+// before run accepted f.
 func (a *agent) Call(ctx context.Context, f func()) (accepted bool) {
 	select {
 	case a.callRequests <- f:

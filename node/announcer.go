@@ -8,8 +8,8 @@ import (
 	"shardway/node/keyhash"
 )
 
-// announcer announces this node by gossip. It stores what the announcement must still contain after a
-// restart: the cluster that the node belongs to, and the level (format version) in force.
+// announcer announces this node by gossip. It stores the parts of the announcement that must survive a restart: the
+// node's cluster and the level (format version) in force.
 type announcer struct {
 	options *Options
 	state   func() *ack.State // the newest state of the log
@@ -24,7 +24,7 @@ func (a *announcer) clusterID() string {
 	return id
 }
 
-// adopt stores the ID of the cluster that this node belongs to from now on, and announces it by gossip.
+// adopt stores the ID of the cluster that this node now belongs to, and announces it by gossip.
 func (a *announcer) adopt(id string) error {
 	if err := a.options.Dir.SetCluster(id, a.options.Shards); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (a *announcer) tags() gossip.Tags {
 	return tags
 }
 
-// adoptFromLog adopts the cluster whose ID the log of this node contains (state). The node fails if
-// that cluster has another number of shards.
+// adoptFromLog adopts the cluster whose ID is in this node's log (state). The node fails if that cluster has a
+// different number of shards.
 func (a *announcer) adoptFromLog(state *ack.State) {
 	if !state.Bootstrapped() || a.clusterID() == state.ClusterID() && state.Shards() == a.options.Shards {
 		return

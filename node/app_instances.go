@@ -13,15 +13,15 @@ import (
 
 // AppInstance contains the functions with which a node watches one of its app instances.
 type AppInstance struct {
-	// Check makes one health check of the instance. nil means that the instance is not configured: its
-	// number belonged to an address that the configuration no longer contains.
+	// Check makes one health check of the instance. nil means that the instance is not configured, because its
+	// address was removed from the configuration.
 	Check func(ctx context.Context) error
 	// Reported returns the name of the app process, as Options.AppInstance does.
 	Reported func() string
 }
 
-// appIsInProcess reports whether the app runs in this process, or the node is a gateway. A node whose
-// first instance is not configured has further ones.
+// appIsInProcess reports whether the app runs in this process or the node is a gateway. A node whose first instance
+// is not configured has others.
 func (o *Options) appIsInProcess() bool { return o.CheckApp == nil && len(o.FurtherInstances) == 0 }
 
 // newAppWatch returns the watch of the first app instance. It returns nil if shards may return at any time.

@@ -33,7 +33,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what takes its time is waited for and watched elsewhere", found: "TestEventLoopDetectsClientDisconnect",
-			edits: in("proxy.sweeper.sweepRun", "		c.loopClient.Wake() // a goroutine waits", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // from here on"),
+			edits: in("proxy.sweeper.sweepRun", "		c.loopClient.Wake() // from now on", "		if !PLANTED {\n			c.loopClient.Wake()\n		} // from here on"),
 		},
 		{
 			rule: "nobody idles in a loop for longer than elsewhere", found: "TestEventLoopConnsTimeOut",
@@ -45,7 +45,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what another loop has read is gone on with", found: "TestConnMovesBetweenLoopsWithBufferedRequest",
-			edits: in("proxy/eventloop.Loop.adopt", "	if len(c.conn.Buffered()) > 0 { // the loop", "	if len(c.conn.Buffered()) > 0 && !PLANTED { // the loop"),
+			edits: in("proxy/eventloop.Loop.adopt", "	if len(c.conn.Buffered()) > 0 { // its previous loop", "	if len(c.conn.Buffered()) > 0 && !PLANTED { // its previous loop"),
 		},
 		{
 			rule: "what has been read is not parked", found: "TestBufferedDataPreventsParking",

@@ -8,8 +8,7 @@ import (
 	"shardway/node/control"
 )
 
-// Do performs an action of an operator. Only the leader can perform it, so another node sends the action
-// to the leader.
+// Do performs an operator's action. Only the leader can perform it; other nodes forward it to the leader.
 func (a *API) Do(ctx context.Context, action api.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
@@ -19,7 +18,7 @@ func (a *API) Do(ctx context.Context, action api.Action) error {
 	return a.options.Leader.Do(ctx, action)
 }
 
-// WhyNoLeader returns why there is no leader, as far as this node can determine, with a remedy.
+// WhyNoLeader returns why there is no leader, as far as this node can tell, and a remedy.
 func (a *API) WhyNoLeader() string {
 	if f, ok := a.options.Findings().first(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy

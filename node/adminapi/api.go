@@ -30,7 +30,7 @@ type Agent interface {
 	Leave() (started bool)
 	// HasDuplicate reports whether the leader refuses this node because of another process with its ID.
 	HasDuplicate() bool
-	// Owned returns the shards that the app holds, without the time for which it may write.
+	// Owned returns the shards that the app holds, without how long it may write.
 	Owned(ctx context.Context) (api.OwnedList, error)
 	// Unreleased counts the shards that moved without a release since the last drain of this node began, and
 	// returns the error of the first of them.
@@ -71,7 +71,7 @@ type Options struct {
 	Findings func() Findings
 	// HeldShardCount returns the number of shards that the app holds with the Shardway-Hold header.
 	HeldShardCount func() int
-	// LoadedKeys returns the digest of the key configuration that this node has loaded.
+	// LoadedKeys returns the digest of this node's loaded key configuration.
 	LoadedKeys func() uint64
 	// Quarantined lists the quarantined keys of a policy.
 	Quarantined func(*ack.Policy) []api.QuarantinedKey
@@ -79,8 +79,7 @@ type Options struct {
 	HashKeyID func() uint32
 	// WriteTimeLeft returns how long an app without contact to this node may write.
 	WriteTimeLeft func(ctx context.Context) time.Duration
-	// NoTakeoverReason returns why no other node takes over the shards of this node. Empty means that another node
-	// may take them over.
+	// NoTakeoverReason returns why no other node will take over this node's shards, or an empty string if one may.
 	NoTakeoverReason func() string
 	// Started returns the time at which the node started. IsStopRequested reports whether the node was asked to
 	// stop, and IsStopping whether it has handed over its shards or has failed.
@@ -93,15 +92,14 @@ type API struct {
 	options  Options
 	settings atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
 
-	// The following parts serve the subjects for which all nodes are asked.
+	// The following parts answer requests that query all nodes.
 	Checkups   *Checkups
 	Load       *Load
 	Running    *Running
 	WebSockets *WebSockets
 }
 
-// New returns the admin API of a node. The parts in options may be unfinished; they are used at the
-// first request.
+// New returns the admin API of a node. The parts in options need not be complete until the first request.
 func New(options Options) *API {
 	nodes := otherNodes{self: string(options.Self), view: options.View, client: options.Client}
 	a := &API{

@@ -6,9 +6,9 @@ import (
 	"shardway/admin/api"
 )
 
-// Backup returns the content of a backup file: the replicated state that this node has applied. A backup
-// of any node can be used, even an old one: the restored cluster starts with an epoch above all epochs
-// that were used after the backup.
+// Backup returns the content of a backup file: the replicated state that this node has applied. Any node's backup
+// can be restored, even an old one: the restored cluster starts with an epoch above all epochs used since the
+// backup.
 func (a *API) Backup() ([]byte, error) {
 	replicated := a.options.View.State()
 	if !replicated.Bootstrapped() {

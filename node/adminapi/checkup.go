@@ -27,10 +27,10 @@ const (
 	maxUnreachedPorts = 256
 )
 
-// checkupCache caches the last checkup of a kind, because a checkup is expensive: it asks every node, and
-// with reach, each of them connects to every port of all other nodes. lock protects the other fields.
+// checkupCache caches the last checkup of a kind, because a checkup is expensive: it queries every node, and if
+// reach is set, each of them connects to every port of all others. lock protects the other fields.
 type checkupCache struct {
-	lock       chan struct{}      // cap 1, used as a lock; a caller that waits for it receives the cached result
+	lock       chan struct{}      // cap 1, used as a lock; callers that wait for it receive the cached result
 	finishedAt time.Time          // time of the last checkup, complete or not
 	complete   *diagnosis.Checkup // last complete checkup; nil means none
 }
@@ -43,13 +43,13 @@ type Checkups struct {
 	nodes       otherNodes
 	clock       clock.Clock
 	localReport func(ctx context.Context, reach bool) diagnosis.Report // API.LocalReport
-	// The caches of checkups without and with the ports that nodes cannot reach.
+	// Caches of checkups without and with the ports that nodes cannot reach.
 	withoutPorts, withPorts checkupCache
 }
 
-// Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that
-// time receive the same result. With reach, the reports also contain the ports that each node cannot
-// reach. If ctx ends first, the result may be incomplete or empty.
+// Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that time
+// receive the same result. If reach is set, the reports also contain the ports that each node cannot reach. If ctx
+// ends first, the result may be incomplete or empty.
 func (c *Checkups) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	cache := &c.withoutPorts
 	if reach {
@@ -64,8 +64,8 @@ func (c *Checkups) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	}
 	cacheTimeLeft := time.Until(cache.finishedAt.Add(control.CacheTime)) // negative before the first checkup
 	if cache.complete == nil {
-		// The caller of the last checkup has cancelled it. Wait, so that cancelled callers do not cause
-		// more checkups than one in control.CacheTime.
+		// The last checkup was cancelled by its caller. Wait, so that cancelled callers do not cause more than one
+		// checkup per control.CacheTime.
 		select {
 		case <-time.After(cacheTimeLeft):
 			cacheTimeLeft = 0
@@ -104,7 +104,7 @@ func (c *Checkups) collect(ctx context.Context, reach bool) diagnosis.Checkup {
 	return checkup
 }
 
-// LocalReport returns the report of this node about itself. With reach, it contains the ports of other nodes
+// LocalReport returns the report of this node about itself. If reach is set, it contains the ports of other nodes
 // that this node cannot reach.
 func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
 	s := a.snapshot(nil)
@@ -127,7 +127,8 @@ func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
 // dialFunc connects to an address.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// unreachablePorts connects to ports, and returns those that it cannot reach, with the reason. dial nil means TCP.
+// unreachablePorts connects to ports, and returns those that it cannot reach, with the reason. If dial is nil, it
+// dials over TCP.
 func unreachablePorts(ctx context.Context, ports []diagnosis.UnreachablePort, dial dialFunc) (unreachable []diagnosis.UnreachablePort) {
 	if dial == nil {
 		var dialer net.Dialer
@@ -183,8 +184,7 @@ func probePort(ctx context.Context, dial dialFunc, addr string) error {
 	return conn.Close()
 }
 
-// DialErrorText returns the text of an error of a dial without the address, because callers print the address
-// separately.
+// DialErrorText returns the text of a dial error without the address, which callers print separately.
 func DialErrorText(err error) string {
 	if opErr, ok := err.(*net.OpError); ok && opErr.Err != nil { //nolint:errorlint // a wrapping error contains more information
 		if opErr.Timeout() {

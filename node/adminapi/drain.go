@@ -40,7 +40,7 @@ func (a *API) stopRisk() string {
 	return risk
 }
 
-// SelfState returns the progress of the drain of this process that DrainSelf has started.
+// SelfState returns the progress of the drain started by DrainSelf.
 func (a *API) SelfState() api.DrainState {
 	state := remainingShards(a.options.Router.State(), a.options.Self)
 	state.Requested = a.options.Agent.IsLeaving()
@@ -53,9 +53,9 @@ func (a *API) SelfState() api.DrainState {
 	return state
 }
 
-// DrainState returns the progress of the drain of a node. It asks that node and combines the response
-// with the log of this node, within nodeRequestTimeout. If that node does not respond, it also asks the leader,
-// within leaderloop.ViewTimeout, whether the node still sends heartbeats.
+// DrainState returns the progress of a node's drain. It queries that node within nodeRequestTimeout and combines
+// the response with this node's log. If that node does not respond, it also asks the leader, within
+// leaderloop.ViewTimeout, whether the node still sends heartbeats.
 func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	replicated := a.options.View.State()
 	id := shardmap.NodeID(node)
@@ -82,7 +82,7 @@ func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, erro
 		return drain, nil
 	}
 	if isBlocked := drain.BlockedBy != ""; isBlocked || !drain.Left() {
-		return drain, nil // WaitsFor is only for a drain that makes progress
+		return drain, nil // WaitsFor applies only to a drain that makes progress
 	}
 	if err == nil {
 		views = a.options.Leader.Views(requestCtx)
@@ -108,23 +108,23 @@ func (a *API) fetchDrainState(ctx context.Context, node string) (api.DrainState,
 	return drain, err
 }
 
-// mayBeRunning reports whether a node that does not respond may still run requests. views is the leader's view
-// of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
+// mayBeRunning reports whether a node that does not respond may still run requests. views is the leader's view of
+// the nodes; nil means unknown. A node that sends heartbeats is alive, though perhaps too slow to respond.
 func mayBeRunning(views []leader.MemberView, node string) bool {
 	member, known := leaderloop.FindMember(views, node)
 	return views == nil || known && leaderloop.IsAlive(member)
 }
 
-// LocalDrain returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
-// that an operator has requested from the cluster, which the log contains.
+// LocalDrain returns the progress of a drain of this node. Unlike SelfState, it includes a drain that an operator
+// requested through the cluster, which is recorded in the log.
 func (a *API) LocalDrain() api.DrainState {
 	drain := a.SelfState()
 	drain.Requested = drain.Requested || a.options.View.State().Policy().IsDraining(a.options.Self)
 	return drain
 }
 
-// takeoverBlockReason returns why no other node takes over the shards of a node that does not respond. Empty
-// means that another node takes them over. A takeover needs a leader and another node that may own shards.
+// takeoverBlockReason returns why no other node takes over the shards of an unresponsive node, or an empty string
+// if one does. A takeover needs a leader and another node that may own shards.
 func (a *API) takeoverBlockReason(node string, views []leader.MemberView) string {
 	switch {
 	case a.options.View.Leader() == "":
@@ -163,7 +163,7 @@ func describeDrainWait(replicated *ack.State, id shardmap.NodeID, drain api.Drai
 	return "the leader has not proposed a shard map without the node yet"
 }
 
-// listUnacknowledged lists the members that have not acknowledged the open proposal, as the end of a sentence.
+// listUnacknowledged lists the members that have not acknowledged the open proposal, phrased to end a sentence.
 func listUnacknowledged(replicated *ack.State, views []leader.MemberView) string {
 	var names []string
 	for _, member := range views {

@@ -8,14 +8,13 @@ import (
 	"shardway/shardmap"
 )
 
-// Findings contains the findings of a node, and the inputs from which they were computed.
+// Findings contains the findings of a node and the inputs that they were computed from.
 type Findings struct {
 	Inputs diagnosis.Inputs
 	List   []diagnosis.Finding
 }
 
-// first returns the finding with the first of codes that the node has. The second result is false if
-// there is none.
+// first returns the node's finding with the first matching code, or false if there is none.
 func (f Findings) first(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 	for _, code := range codes {
 		if i := slices.IndexFunc(f.List, func(finding diagnosis.Finding) bool { return finding.Code == code }); i >= 0 {
@@ -25,8 +24,8 @@ func (f Findings) first(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 	return diagnosis.Finding{}, false
 }
 
-// update returns f, updated to a snapshot. The monitor (findings.Monitor) runs only at intervals, so without the
-// update the state and the findings of one status could contradict each other.
+// update returns f updated to a snapshot. Because findings.Monitor only runs at intervals, the state and the
+// findings of a status could otherwise contradict each other.
 func (f Findings) update(s snapshot) Findings {
 	committed := s.replicated.Committed()
 	epoch, hasMap := uint64(committed.Epoch()), committed.Epoch() != 0
@@ -58,7 +57,7 @@ func (f Findings) update(s snapshot) Findings {
 	return Findings{Inputs: inputs, List: diagnosis.Findings(inputs)}
 }
 
-// SetNodeStates sets Failed and Left of nodes by a list of API.Nodes.
+// SetNodeStates sets Failed and Left of nodes according to a list from API.Nodes.
 func SetNodeStates(nodes []diagnosis.Node, list []api.Node) {
 	for i := range nodes {
 		if index := slices.IndexFunc(list, func(node api.Node) bool { return node.ID == nodes[i].ID }); index >= 0 {

@@ -17,7 +17,7 @@ import (
 const (
 	// loadReportTimeout bounds the collection of the load reports.
 	loadReportTimeout = 2 * time.Second
-	// maxHotShards and maxHotKeys are the largest number of shards and keys in a HotList.
+	// maxHotShards and maxHotKeys are the maximum numbers of shards and keys in a HotList.
 	maxHotShards, maxHotKeys = 64, 32
 )
 
@@ -57,7 +57,7 @@ func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotL
 		sums[id].Key = cmp.Or(sums[id].Key, key.Key)
 	}
 	for node, load := range loads {
-		// A shard that has moved recently has one entry for each node that has served it.
+		// A shard that has moved recently has one entry for each node that served it.
 		for _, shard := range load.Shards {
 			hot.Shards = append(hot.Shards, api.HotShard{
 				Shard: uint32(shard.Shard), Node: node, Requests: shard.Requests, Busy: shard.Busy, Bytes: shard.Bytes, Sockets: shard.Sockets,

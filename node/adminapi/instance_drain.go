@@ -6,8 +6,8 @@ import (
 	"shardway/shardmap"
 )
 
-// instanceDrainState returns the progress of the drain of one app instance. A shard leaves an instance
-// after its last request has ended, so the log contains all that is left.
+// instanceDrainState returns the progress of the drain of one app instance. A shard leaves an instance only after
+// its last request has ended, so the log contains everything that remains.
 func (a *API) instanceDrainState(replicated *ack.State, node shardmap.NodeID, instance shardmap.Instance) (api.DrainState, error) {
 	isDrained := replicated.Policy().DrainsInstance(node, instance)
 	if !isDrained && !a.options.View.HasNode(string(node)) {

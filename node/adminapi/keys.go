@@ -17,9 +17,9 @@ type loadedKeys struct {
 	digest uint64
 }
 
-// keysState returns the active key configuration for the status, and the nodes that have loaded a
-// different one. own is what this node has loaded, and views is the leader's view of the other nodes. nil
-// means that there is no active configuration yet.
+// keysState returns the active key configuration for the status and the nodes that have loaded a different one, or
+// nil if there is no active configuration yet. own is this node's loaded configuration, and views is the leader's
+// view of the other nodes.
 func keysState(replicated *ack.State, own loadedKeys, views []leader.MemberView) *api.KeysState {
 	if replicated.KeyConfig() == "" {
 		return nil

@@ -22,7 +22,7 @@ func (a *API) Nodes(raftState *ack.State, views []leader.MemberView) []api.Node 
 	return a.listNodes(raftState, views, a.options.View.Leader())
 }
 
-// listNodes returns the result of Nodes while leaderID leads; "" means that there is no leader.
+// listNodes returns the result of Nodes while leaderID leads; leaderID is "" if there is no leader.
 func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderID string) []api.Node {
 	voters, nonvoters := a.options.View.Servers()
 	nodes := knownNodes(a.options.View.Gossip.Members(), voters, nonvoters, raftState)
@@ -51,9 +51,9 @@ func (a *API) listNodes(raftState *ack.State, views []leader.MemberView, leaderI
 	return list
 }
 
-// instancesOf returns the app instances of a node with the leader's view of it; nil if it has one. isHeard is set
-// if the view contains the current health of the instances. If the node is not heard, or if an instance is no
-// longer configured, the result contains the instance only as long as it owns shards.
+// instancesOf returns the app instances of a node with the leader's view of it, or nil if it has only one. isHeard
+// is set if the view contains the current health of the instances. If it is not set, or an instance is no longer
+// configured, the result contains the instance only while it owns shards.
 func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.MemberView, isHeard bool) []api.Instance {
 	count := leaderloop.InstanceCount(view)
 	if count < 2 {
@@ -74,9 +74,9 @@ func instancesOf(committed *shardmap.Map, policy *ack.Policy, view leader.Member
 	return instances
 }
 
-// knownNodes returns, by ID, the nodes that are known from gossip (members), from Raft's configuration (voters
-// and nonvoters) or from the shard map. Node states come from gossip; the states of previous members of the
-// map come from the Raft log.
+// knownNodes returns the nodes known from gossip (members), from Raft's configuration (voters and nonvoters) or
+// from the shard map, by ID. Node states come from gossip; the states of previous members of the map come from the
+// Raft log.
 func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *ack.State) map[string]*api.Node {
 	nodes := map[string]*api.Node{}
 	getOrCreate := func(id string) *api.Node {
@@ -105,7 +105,7 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *
 		}
 		node.State = gossipState(member.Status)
 	}
-	for _, id := range raftState.FormerMembers() { // gossip does not contain them on nodes that joined later
+	for _, id := range raftState.FormerMembers() { // nodes that joined later do not know them from gossip
 		if node := getOrCreate(string(id)); node.State == "left" || node.State == "failed" {
 			node.State = "left"
 			if raftState.IsDropped(id) { // the map excludes it because of a failure
@@ -116,7 +116,7 @@ func knownNodes(members []gossip.Member, voters, nonvoters []string, raftState *
 	return nodes
 }
 
-// gossipState returns the state of a node, computed from gossip alone. API.Nodes refines it.
+// gossipState returns the state of a node according to gossip alone. API.Nodes refines it.
 func gossipState(status gossip.Status) string {
 	switch status {
 	case gossip.Alive:
@@ -130,7 +130,7 @@ func gossipState(status gossip.Status) string {
 	return "failed"
 }
 
-// aliveNodeState returns the state of a node that is alive in gossip, computed from the map and the policy.
+// aliveNodeState returns the state of a node that is alive in gossip, according to the map and the policy.
 func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	if node.Role == gossip.RoleGateway {
 		return "active" // a gateway is never in the map
@@ -151,10 +151,9 @@ func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 	return "joining"
 }
 
-// missedHeartbeatsState returns the state of a node from which the leader receives no heartbeats. It is "failed"
-// if the process of the node has certainly ended, the map excludes the node, or its last heartbeat is older than
-// deadAfter. Otherwise it is "suspect". Empty means that the leader receives its heartbeats, or that there is no
-// map yet.
+// missedHeartbeatsState returns the state of a node from which the leader receives no heartbeats: "failed" if the
+// node's process has certainly exited, the map excludes the node, or its last heartbeat is older than deadAfter,
+// and otherwise "suspect". It returns an empty string if the leader receives heartbeats, or there is no map yet.
 func missedHeartbeatsState(raftState *ack.State, view leader.MemberView, deadAfter time.Duration) string {
 	committed := raftState.Committed()
 	isExcluded := raftState.IsDropped(view.Node) && !committed.IsMember(view.Node)
@@ -180,15 +179,15 @@ func refineWithLeaderView(node *api.Node, view leader.MemberView, isAlive bool, 
 	}
 	hasLeftForever := view.Heartbeat.Goodbye && view.Heartbeat.RestartWithin == 0
 	if node.State == "failed" && hasLeftForever {
-		// The leader has received the goodbye of the node, without an announced return. Gossip does not
-		// distribute that to nodes that joined later.
+		// The node said goodbye to the leader without announcing its return, which gossip does not pass on to nodes
+		// that joined later.
 		node.State = "left"
 	}
 	if node.State == "failed" && missedHeartbeats == "suspect" {
-		node.State = missedHeartbeats // gossip detected the silence before the leader, and the node keeps its shards
+		node.State = missedHeartbeats // gossip noticed the silence before the leader, and the node keeps its shards
 	}
 	if !isAlive {
-		return // the last heartbeat of an absent node contains an outdated state of its app
+		return // the last heartbeat of an absent node contains outdated app health
 	}
 	if missedHeartbeats != "" {
 		node.State = missedHeartbeats

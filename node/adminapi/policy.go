@@ -11,8 +11,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Policy returns the requests of operators that affect shard maps, such as drains, pins and weights, as far
-// as this node has applied the log.
+// Policy returns the operators' requests that affect shard maps, such as drains, pins and weights, as far as this
+// node has applied the log.
 func (a *API) Policy() api.Policy {
 	policy := a.options.View.State().Policy()
 	result := api.Policy{Drained: sortedNodeIDs(policy.Drained), Cordoned: sortedNodeIDs(policy.Cordoned), MarkedFailed: sortedNodeIDs(policy.MarkedFailed), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.options.Quarantined(policy), Since: policy.ChangedIndex}
@@ -36,7 +36,7 @@ func (a *API) Policy() api.Policy {
 	return result
 }
 
-// policyReasons returns the reasons of operators in the form of the admin API.
+// policyReasons converts the operators' reasons to the form of the admin API.
 func policyReasons(policy *ack.Policy) []api.PolicyReason {
 	verbs := map[ack.ChangeKind]api.Verb{
 		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine, ack.ChangeMarkFailed: api.MarkFailed,

@@ -22,7 +22,7 @@ func (a *API) Ready() error {
 		return a.noLeaseError()
 	}
 	isUnhealthy := a.options.Health != nil && !a.options.Health.Healthy()
-	// An unhealthy node may keep its shards. It serves them if its app still accepts connections.
+	// An unhealthy node may keep its shards, and serves them if its app still accepts connections.
 	if isUnhealthy && (a.options.Health.Report().Refused || !a.options.Findings().keepsShards(string(a.options.Self))) {
 		return a.unreadyError("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
 	}

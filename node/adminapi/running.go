@@ -13,7 +13,7 @@ import (
 	"shardway/queue"
 )
 
-// nodeRequestTimeout is the timeout of the request for the report of a node.
+// nodeRequestTimeout is the timeout for requesting a node's report.
 const nodeRequestTimeout = time.Second
 
 // Running collects the numbers of running requests of all nodes.
@@ -62,7 +62,7 @@ func (r *Running) counts() (requests, sockets int) {
 	return r.router.InFlight.Total(), r.proxy.CountUpgraded()
 }
 
-// leaseMilliseconds returns the rest of a lease in milliseconds. It rounds up, because zero means no lease.
+// leaseMilliseconds returns the remaining lease in milliseconds, rounded up because zero means no lease.
 func leaseMilliseconds(left time.Duration) int64 {
 	return max((left + time.Millisecond - 1).Milliseconds(), 0)
 }

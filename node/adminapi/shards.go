@@ -18,8 +18,7 @@ func MovingShards(replicated *ack.State) int {
 	return len(shardmap.Diff(replicated.Committed(), replicated.Proposed()))
 }
 
-// Idle returns why an owner does not serve its shards, as far as this node can determine. Empty means that
-// the owner serves them.
+// Idle returns why an owner does not serve its shards, as far as this node can tell, or an empty string if it does.
 func (a *API) Idle(owner string) string {
 	findings := a.options.Findings()
 	return findings.Inputs.NotServingReason(owner)

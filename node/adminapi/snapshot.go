@@ -9,16 +9,16 @@ import (
 	"shardway/shardmap"
 )
 
-// snapshot contains everything from which the state of this node, the state of the cluster and the numbers in one
-// status are computed. Each value is read once, so that the parts of one response do not contradict each other.
+// snapshot contains the inputs of the node state, the cluster state and the numbers in a status. Each value is read
+// once, so that the parts of a response do not contradict each other.
 type snapshot struct {
 	self       shardmap.NodeID
 	shards     int        // number of all shards
 	replicated *ack.State // the state by which this node routes
-	leader     string     // "" means that this node knows none
+	leader     string     // "" if this node knows none
 	term       uint64     // Raft's term in which leader leads
 	isLeader   bool       // this node runs the leader loop
-	isolated   bool       // this node has isolated itself because its disk has stalled
+	isolated   bool       // this node has isolated itself because its disk stalled
 	leaseLeft  time.Duration
 	nodes      []api.Node // result of Nodes for the same replicated state and leader
 }

@@ -55,7 +55,7 @@ func (a *API) isAppUnhealthy() bool {
 
 // Status returns this node's view of itself and of the cluster.
 func (a *API) Status() api.Status {
-	// The requests to the leader come first, because they wait for it.
+	// Start the requests to the leader first, because they take longest.
 	type leaderState struct {
 		state     leaderloop.State
 		isCurrent bool

@@ -20,7 +20,7 @@ func (a *API) Timing(ctx context.Context) (api.TimingState, bool) {
 	return leaderloop.TimingState(replicated), replicated.Bootstrapped()
 }
 
-// ChangeTiming changes the timing of the cluster. Only the leader can do that, so another node sends a request to
+// ChangeTiming changes the timing of the cluster. Only the leader can do that; other nodes forward the request to
 // the leader. requester is written to the log.
 func (a *API) ChangeTiming(ctx context.Context, change api.Timing, requester string) (timing api.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)

@@ -21,8 +21,8 @@ func (a *API) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	return api.UpgradeState{CurrentVersion: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 
-// FinalizeUpgrade puts the next level into force. Only the leader can do that, so another node sends a
-// request to the leader.
+// FinalizeUpgrade puts the next level into force. Only the leader can do that; other nodes forward the request to
+// the leader.
 func (a *API) FinalizeUpgrade(ctx context.Context, requester string) (api.UpgradeState, error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()

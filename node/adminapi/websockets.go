@@ -15,9 +15,9 @@ import (
 )
 
 // WebSocketReport is the response of a node to a control.WebSocketCounts request, with one entry per shard that has
-// long-lived connections: the number of the shard, then the counts of proxy.ShardWebSockets in the order
-// Attached, Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not
-// exceed the size limit of a reply.
+// long-lived connections: the number of the shard, then the counts of proxy.ShardWebSockets in the order Attached,
+// Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not exceed the size
+// limit.
 type WebSocketReport [][5]int
 
 // WebSockets counts the WebSockets of all nodes, and tests their moves.
@@ -78,7 +78,7 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 		list.Nodes = append(list.Nodes, nodeCounts)
 	}
 	for _, shard := range byShard {
-		if shard.Attached+shard.Detached+shard.Plain > 0 { // for an upstream connection alone, another node has the client
+		if shard.Attached+shard.Detached+shard.Plain > 0 { // if there is only an upstream connection, another node has the client
 			list.Shards = append(list.Shards, *shard)
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	// checkInterval is the interval at which Run checks the state of the gossip.
 	checkInterval = time.Second
 	// conflictGrace is how long another member may hold the name without a warning. Nodes remember a member that
-	// has crashed, and that was started again at another address, for less time.
+	// crashed and was restarted at another address for less time.
 	conflictGrace = 15 * time.Second
 	// conflictLogInterval is the interval at which the warning is repeated.
 	conflictLogInterval = time.Minute
@@ -65,8 +65,8 @@ func New(conf *config.Config, log zerolog.Logger) (*Announcement, error) {
 	return a, err
 }
 
-// Run announces the service until ctx ends. It then leaves the gossip, so that nodes no longer show the service.
-// It returns an error if the port cannot be opened, or if the first node that it reaches refuses it.
+// Run announces the service until ctx ends. It then leaves gossip, so that nodes no longer show the service. It
+// returns an error if the port cannot be opened, or if the first node that it reaches refuses it.
 func (a *Announcement) Run(ctx context.Context) error {
 	if err := a.gossip.Listen(ctx); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (a *Announcement) checkConnection() error {
 	return nil
 }
 
-// checkReachable returns an error if this member announces a loopback address and a node does not. The member would
-// seem to fail again and again, because that node dials itself.
+// checkReachable returns an error if this member announces a loopback address and a node does not. That node would
+// dial itself, and the member would seem to fail over and over.
 func (a *Announcement) checkReachable() error {
 	addr := a.gossip.Addr()
 	if !addr.Addr().IsLoopback() {

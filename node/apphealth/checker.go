@@ -32,7 +32,7 @@ type Checker struct {
 	settings atomic.Pointer[Settings]
 	healthy  atomic.Bool
 	checked  atomic.Bool
-	// lastError is the error of the last check; nil means that it was good.
+	// lastError is the error of the last check; nil if it passed.
 	lastError atomic.Pointer[string]
 	report    atomic.Pointer[ack.AppHealth]
 	onChange  func()        // called after healthy has changed
@@ -51,8 +51,8 @@ type Checker struct {
 	warnedAt     time.Time       // when a skipped check was last logged
 }
 
-// NewChecker returns a Checker that calls check for each check, and onChange after each change of
-// Healthy. onChange must not block.
+// NewChecker returns a Checker that uses check, and calls onChange after each change of Healthy. onChange must not
+// block.
 func NewChecker(check func(context.Context) error, settings Settings, pulse *clock.Scheduler, log zerolog.Logger, onChange func()) *Checker {
 	c := &Checker{check: check, log: log, onChange: onChange, startedAt: time.Now(), refused: make(chan struct{}, 1), scheduler: pulse}
 	c.settings.Store(&settings)
@@ -69,11 +69,11 @@ func (c *Checker) Healthy() bool { return c.healthy.Load() }
 // Checked reports whether the result of a check is known.
 func (c *Checker) Checked() bool { return c.checked.Load() }
 
-// Report returns the details of the app's health that the heartbeats of the node contain, in addition to
-// whether the app is healthy.
+// Report returns the details of the app's health for the node's heartbeats, in addition to whether the app is
+// healthy.
 func (c *Checker) Report() ack.AppHealth { return *c.report.Load() }
 
-// LastError returns the error of the last check. It is empty if the check was good.
+// LastError returns the error of the last check, or an empty string if it passed.
 func (c *Checker) LastError() string {
 	if p := c.lastError.Load(); p != nil {
 		return *p
@@ -105,9 +105,9 @@ func (c *Checker) checkOnce(ctx context.Context, timeout time.Duration) error {
 	return c.check(ctx)
 }
 
-// waitForNext waits until the next check is due, counted from the start of the last check. It returns a
-// little earlier if something else wakes this node. After a refused connection, the next check is due
-// earlyCheckEvery after the start of the last one. waitForNext returns false if ctx ends.
+// waitForNext waits until the next check is due, counted from the start of the last one, or slightly less if
+// something else wakes this node. After a refused connection, the next check is due earlyCheckEvery after the start
+// of the last one. waitForNext returns false if ctx ends.
 func (c *Checker) waitForNext(ctx context.Context, lastStart time.Time, interval time.Duration) bool {
 	earliest := lastStart.Add(interval - interval/10)
 	due := earliest.Add(interval/20 + rand.N(interval/7+1)) //nolint:gosec // only spreads the checks of the nodes
@@ -117,7 +117,7 @@ func (c *Checker) waitForNext(ctx context.Context, lastStart time.Time, interval
 		case <-ctx.Done():
 			return false
 		case <-c.ticker.C:
-			if !time.Now().Before(earliest) { // otherwise the tick belongs to an earlier wait
+			if !time.Now().Before(earliest) { // a tick that comes too early belongs to a previous wait
 				return true
 			}
 		case <-c.refused:
@@ -128,7 +128,7 @@ func (c *Checker) waitForNext(ctx context.Context, lastStart time.Time, interval
 	}
 }
 
-// checkSoon makes the next check earlier, because the app has refused a connection.
+// checkSoon brings the next check forward, because the app refused a connection.
 func (c *Checker) checkSoon() {
 	select {
 	case c.refused <- struct{}{}:
@@ -136,8 +136,7 @@ func (c *Checker) checkSoon() {
 	}
 }
 
-// WatchDial wraps dial. The returned function makes the next check earlier if the app refuses a
-// connection.
+// WatchDial wraps dial so that a refused connection brings the next check forward.
 func (c *Checker) WatchDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := dial(ctx)
@@ -148,8 +147,8 @@ func (c *Checker) WatchDial(dial func(context.Context) (net.Conn, error)) func(c
 	}
 }
 
-// Refused reports whether err means that no process listens at the app's address. For a Unix socket that
-// is ENOENT.
+// Refused reports whether err means that no process listens at the app's address. For a Unix socket, this includes
+// ENOENT.
 func Refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
@@ -167,9 +166,9 @@ func (c *Checker) isHeld(set Settings, err error) bool {
 }
 
 // isResourceError reports whether this process or machine has no file descriptor, port or memory left for a check.
-// Such an error says nothing about the app. Requests fail for the same cause at this node, so their connections
-// end, and the kernel frees their ports within a minute. After that a check reaches the app again, or fails for
-// another cause, so an app that has ended becomes unhealthy in the end.
+// Such an error says nothing about the app. Requests at this node fail for the same reason, so their connections
+// end, and the kernel frees their ports within a minute. After that, a check reaches the app or fails for a
+// different reason, so a dead app eventually becomes unhealthy.
 func isResourceError(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {

@@ -1,8 +1,8 @@
 // Package apphealth checks periodically whether the app behind this node is healthy.
 //
-// A Checker runs the checks. Several failed checks in a row make the app unhealthy, and several good
-// checks in a row make it healthy again. Until the first good check the app is unhealthy, because a
-// node whose app is not up must get no shards.
+// A Checker runs the checks. Several failed checks in a row make the app unhealthy, and several
+// passed checks in a row make it healthy again. The app is unhealthy until the first passed check,
+// because a node whose app is not up must not get shards.
 //
 //	           Rise good checks
 //	unhealthy ──────────────────► healthy
@@ -19,5 +19,5 @@
 //
 //   - A check that fails because this process or machine lacks descriptors, ports or memory does not
 //     make the app unhealthy.
-//   - A refused connection of a request makes the next check earlier, never later.
+//   - A request's refused connection brings the next check forward, and never delays it.
 package apphealth

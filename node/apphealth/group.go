@@ -50,15 +50,15 @@ func (g *Group) Healthy() bool {
 	return healthy
 }
 
-// Checked reports whether the result of a check of each instance is known.
+// Checked reports whether every instance has been checked at least once.
 func (g *Group) Checked() bool {
 	checked := true
 	g.each(func(c *Checker) { checked = checked && c.Checked() })
 	return checked
 }
 
-// LastError returns the error of the last check of the first instance that failed. It is empty if all
-// were good.
+// LastError returns the error of the last check of the first instance that failed. It is empty if
+// all checks passed.
 func (g *Group) LastError() string {
 	first := ""
 	g.each(func(c *Checker) {
@@ -95,7 +95,7 @@ func (g *Group) Checks() []ackagent.InstanceCheck {
 	return checks
 }
 
-// SetSettings replaces the settings of all checkers, from their next checks on.
+// SetSettings replaces the settings of all checkers, starting with their next checks.
 func (g *Group) SetSettings(s Settings) {
 	g.each(func(c *Checker) { c.SetSettings(s) })
 }

@@ -2,7 +2,7 @@ package apphealth
 
 import "time"
 
-// Settings contains how often the app is checked, and how many results change its health.
+// Settings determines how often the app is checked, and how many results change its health.
 type Settings struct {
 	// Interval is the time between the starts of two checks. It varies by a tenth, so that the nodes do
 	// not query a shared dependency of their apps at the same time. Timeout bounds one check.
@@ -10,8 +10,8 @@ type Settings struct {
 	// Fall is the number of failed checks in a row that make the app unhealthy. Rise is the number of
 	// good checks in a row that make it healthy again.
 	Fall, Rise int
-	// Hold is how long an app that refuses connections stays healthy, because it may be restarting.
-	// The checker grants this time at most once per holdEvery. Zero means that Fall also applies to such an app.
+	// Hold is how long an app that refuses connections stays healthy, because it may be restarting. The checker
+	// grants this time no more than once per holdEvery. Zero means that Fall also applies to such an app.
 	Hold time.Duration
 }
 

@@ -16,16 +16,16 @@ import (
 	"shardway/shardmap"
 )
 
-// Selection decides which app instances of this node may own shards. Only the goroutine of
-// the agent uses it, except for Run. nil means that the node has one instance.
+// Selection decides which app instances of this node may own shards. Only the goroutine of the
+// agent uses it, except for Run. nil means that the node has a single instance.
 type Selection struct {
 	self     shardmap.NodeID
 	health   *apphealth.Group
 	watches  []*Watch // by instance; a watch is nil if restarts of the app do not matter
 	selector ackagent.InstanceSelector
 	log      zerolog.Logger
-	// free has one bit for each instance that is not configured and owns no shards any more. stored
-	// writes it to the disk.
+	// free has a bit for each instance that is not configured and no longer owns shards. stored
+	// writes it to disk.
 	free   uint32
 	stored *persist.Value[uint32]
 	// hasWarned is set if a warning about a format version without instances has been logged.
@@ -48,8 +48,8 @@ func NewSelection(self shardmap.NodeID, dir *disk.Dir, health *apphealth.Group, 
 // dialFunc opens a connection to an app instance.
 type dialFunc = func(context.Context) (net.Conn, error)
 
-// WrapDials wraps the functions with which the proxy dials the app instances. The results report the
-// result of each dial to the health and to the watch of the instance.
+// WrapDials wraps the functions with which the proxy dials the app instances, so that each result
+// is reported to the health checker and the watch of the instance.
 func WrapDials(health *apphealth.Group, watches []*Watch, first dialFunc, further []dialFunc) (wrappedFirst dialFunc, wrappedFurther []dialFunc) {
 	wrap := func(instance int, dial dialFunc) dialFunc {
 		checker := health.At(instance)
@@ -95,7 +95,7 @@ func (s *Selection) AddTo(now time.Duration, observation *ackagent.Observation) 
 	}
 }
 
-// addFirst adds the health of the first instance, to which all shards of the node belong before
+// addFirst adds the health of the first instance, which has all of the node's shards before
 // ack.InstancesFormatVersion is in force.
 func (s *Selection) addFirst(observation *ackagent.Observation) {
 	if !s.hasWarned {
@@ -119,9 +119,9 @@ func (s *Selection) OnStateApplied(observation *ackagent.Observation, hasLease b
 	}
 }
 
-// recordFree records the instances that are not configured and own no shards any more. Another address
-// may then get their numbers. The node must have a lease: otherwise state may be older than the map
-// of an earlier process of the node.
+// recordFree records the instances that are not configured and own no shards any more. Their
+// numbers may then be given to another address. The node must have a lease, because state may
+// otherwise be older than the map of a previous process of the node.
 func (s *Selection) recordFree(state *ack.State) {
 	if state.HasOpenProposal() {
 		return
@@ -138,8 +138,8 @@ func (s *Selection) recordFree(state *ack.State) {
 	}
 }
 
-// mayReuse reports whether the instance owns no shards in the committed map and cannot get one with the
-// next map.
+// mayReuse reports whether the instance owns no shards in the committed map and cannot get any in
+// the next one.
 func mayReuse(committed *shardmap.Map, self shardmap.NodeID, instance shardmap.Instance) bool {
 	mayOwnShards := slices.ContainsFunc(committed.Members(), func(member shardmap.Member) bool {
 		return member.ID == self && member.Instances.Has(instance)

@@ -17,16 +17,16 @@ import (
 )
 
 // Watch detects restarts of the app from the results of health checks and connections. An app without hooks may
-// keep an old copy of the state of a shard that has left the node, so such a shard may return only after the app
-// has restarted. The methods may be called from any goroutine. nil means that shards may return at any time.
+// keep stale state of a shard that has left the node, so the shard may return only after the app has restarted. The
+// methods may be called from any goroutine. nil means that shards may return at any time.
 type Watch struct {
 	newestState func() *ack.State      // returns the replicated state of this node
 	stored      *persist.Value[string] // the last app instance, on disk for the next process of the node
 	dir         *disk.Dir
 	log         zerolog.Logger
-	// HasConns reports whether the proxy has an open connection to the app, which proves that the app
-	// process still runs. RenewConns makes the proxy close its idle connections to the app. The caller
-	// must set them before the first check.
+	// HasConns reports whether the proxy has an open connection to the app, which proves that the app process is
+	// still running. RenewConns makes the proxy close its idle connections to the app. The caller must set them
+	// before the first check.
 	HasConns   func() bool
 	RenewConns func()
 	// inProcess is set if the app runs in this process, so there are no connections to it.
@@ -56,7 +56,7 @@ func NewWatch(o Options) *Watch {
 	if o.InProcess {
 		w.inProcess = true
 		w.detector = ackagent.NewAppWatch("")
-		w.detector.Refused(w.detector.BeginAttempt(0)) // the app starts with this process, so no older app process runs
+		w.detector.Refused(w.detector.BeginAttempt(0)) // the app starts with this process, so there is no older app process
 		w.detector.Checked(w.detector.BeginAttempt(0), "")
 	}
 	return w
@@ -87,15 +87,15 @@ func (w *Watch) beginAttempt() ackagent.Attempt {
 	return w.detector.BeginAttempt(w.newestState().Committed().Epoch())
 }
 
-// onChecked records the result of the health check attempt. instance is the app instance in the response of the
-// app. It is empty if there was no response, or if the response contained no instance.
+// onChecked records the result of a health check. instance is the app instance reported in the response, or empty
+// if there was no response or it contained none.
 func (w *Watch) onChecked(attempt ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
 		w.onRefused(attempt)
 		return
 	}
 	if err != nil && instance == "" {
-		return // the app may have received the check or not, so the result proves nothing
+		return // the app may or may not have received the check, so the result proves nothing
 	}
 	w.mu.Lock()
 	restarted := w.detector.Checked(attempt, instance)
@@ -109,7 +109,7 @@ func (w *Watch) onChecked(attempt ackagent.Attempt, instance string, err error) 
 }
 
 // onRefused records that the app refused the connection of attempt. It ignores the refusal while the app has open
-// connections: an app that has closed only its port still runs, so it has not restarted.
+// connections, because an app that has only closed its port has not restarted.
 func (w *Watch) onRefused(attempt ackagent.Attempt) {
 	if w.HasConns() {
 		return
@@ -139,12 +139,11 @@ func (w *Watch) OnStateApplied(state *ack.State, hasLease bool) {
 	defer w.mu.Unlock()
 	w.detector.Applied(state.Committed().Epoch(), hasLease)
 	if w.inProcess && hasLease {
-		w.detector.Connected() // there are no connections, so with a lease, the app counts as having received requests
+		w.detector.Connected() // there are no connections to observe, so with a lease, the app counts as having received requests
 	}
 }
 
-// WrapDial wraps dial, which opens connections for requests: the Watch records the result of each dial.
-// w may be nil.
+// WrapDial wraps dial, which opens connections for requests, so that the Watch records each result. w may be nil.
 func (w *Watch) WrapDial(dial dialFunc) dialFunc {
 	if w == nil {
 		return dial
@@ -170,9 +169,9 @@ func (w *Watch) onDialed(attempt ackagent.Attempt, err error) {
 	}
 }
 
-// WrapCheck wraps the health check of the app: the Watch records each result. instance returns the app
-// instance ID that the last health check reported, or an empty string. A nil instance means that the app reports
-// no instance IDs. w may be nil.
+// WrapCheck wraps the app's health check so that the Watch records each result. instance returns the instance ID
+// reported by the last health check, or an empty string. It is nil if the app reports no instance IDs. w may be
+// nil.
 func (w *Watch) WrapCheck(check func(context.Context) error, instance func() string) func(context.Context) error {
 	if w == nil {
 		return check

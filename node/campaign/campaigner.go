@@ -15,24 +15,25 @@ const (
 	CauseMissed   = "missed"   // most voters suspect the leader
 )
 
-// stagger is the time that one election may take on a slow disk. It usually takes 10 ms, but each side syncs
-// its disk three times. Two candidates in one term split the vote, which costs at least an election timeout.
+// stagger is the time that one election may take on a slow disk. It usually takes 10 ms, but each side syncs its
+// disk three times. Two candidates in one term would split the vote, which costs at least an election timeout.
 const stagger = 250 * time.Millisecond
 
 // Campaigner starts elections.
 type Campaigner struct {
 	Raft *consensus.Raft
-	// IsStopping reports whether this node stops, so that it must not become the leader.
+	// IsStopping reports whether this node is stopping, so that it must not become the leader.
 	IsStopping func() bool
-	// OnCampaign is called with the cause after a campaign has started. It is not called for a campaign that
-	// could not start.
+	// OnCampaign is called with the cause after a campaign has started. It is not called if the campaign could not
+	// be started.
 	OnCampaign func(cause string)
 	Log        zerolog.Logger
 
 	missedLeader atomic.Pointer[string] // see MissedLeader; nil means none
 }
 
-// MissedLeader returns the last node against which this node campaigned, or whose process has ended. Empty means none.
+// MissedLeader returns the last leader that this node campaigned against or whose process exited, or an empty
+// string.
 func (c *Campaigner) MissedLeader() string {
 	if node := c.missedLeader.Load(); node != nil {
 		return *node
@@ -40,11 +41,11 @@ func (c *Campaigner) MissedLeader() string {
 	return ""
 }
 
-// OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's
-// timeout. It has no effect if a leader other than node is known. Voters campaign in the order of their IDs,
-// stagger apart, so that they do not split the vote. If another voter has already started an election when
-// it is the turn of this voter, this voter waits for stagger once more. The other voter may lack entries that
-// this voter has, and then it cannot be elected.
+// OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's timeout. It
+// has no effect if a leader other than node is known. Voters campaign in the order of their IDs, stagger apart, so
+// that they do not split the vote. If another voter has already started an election when it is this voter's turn,
+// this voter waits for stagger once more, because the other voter cannot be elected if it lacks entries that this
+// voter has.
 func (c *Campaigner) OnLeaderEnded(node string) {
 	c.missedLeader.Store(&node)
 	rank := c.Raft.Rank(node)
@@ -67,7 +68,7 @@ func (c *Campaigner) anotherNodeLeads(previous string) bool {
 	return leader != "" && leader != previous
 }
 
-// campaignUnlessWon starts an election unless there is a leader other than previous, or this node stops.
+// campaignUnlessWon starts an election unless there is a leader other than previous, or this node is stopping.
 func (c *Campaigner) campaignUnlessWon(previous string) {
 	term := c.Raft.Term()
 	if c.anotherNodeLeads(previous) || c.IsStopping() {

@@ -1,5 +1,5 @@
-// Package campaign starts Raft elections before Raft's own election timeout, so that a cluster is without a
-// leader only for a short time.
+// Package campaign starts Raft elections before Raft's own election timeout, so that a cluster has no leader only
+// for a short time.
 //
 // A voter campaigns in two cases:
 //

@@ -17,14 +17,14 @@ import (
 	"shardway/shardmap"
 )
 
-// requestTimeoutBeats is the timeout of the request to a voter, as a number of heartbeat intervals. A
-// later response would be out of date.
+// requestTimeoutBeats is the timeout of a request to a voter, in heartbeat intervals. A later response would be
+// outdated.
 const requestTimeoutBeats = 1
 
 // Agent is this node's side of the lease protocol.
 type Agent interface {
-	// Call passes f to the goroutine of the agent, which calls it. It reports whether that goroutine has
-	// accepted f, and does not wait until f has returned.
+	// Call makes the agent's goroutine call f. It reports whether that goroutine accepted f, and does not wait for
+	// f to return.
 	Call(ctx context.Context, f func()) bool
 	// BeginTurn returns the time. Only the goroutine of the agent may call it, before each input of a
 	// machine.
@@ -50,11 +50,11 @@ type SuspicionOptions struct {
 	Log        zerolog.Logger
 }
 
-// Suspicion starts an election when most voters receive no responses from the leader, without
-// waiting for Raft's election timeout. A voter suspects its leader if the leader does not respond to its
-// heartbeats. Then Suspicion asks the other voters whether they also suspect the leader.
-// election.Suspicion decides when this node campaigns. Only the goroutine of the agent uses
-// machine: responses of other voters are passed to it through Agent.Call.
+// Suspicion starts an election when most voters receive no responses from the leader, without waiting for Raft's
+// election timeout. A voter suspects its leader if the leader does not respond to its heartbeats. Suspicion then
+// asks the other voters whether they suspect the leader, too, and election.Suspicion decides when this node
+// campaigns. Only the goroutine of the agent uses machine: responses of other voters are passed to it through
+// Agent.Call.
 type Suspicion struct {
 	o           SuspicionOptions
 	raft        *consensus.Raft
@@ -93,12 +93,12 @@ func NewSuspicion(o SuspicionOptions) *Suspicion {
 // Start sets the context that bounds all requests. The caller must call it before Poll.
 func (s *Suspicion) Start(ctx context.Context) { s.ctx = ctx }
 
-// Poll updates the failure detector, sends the requests that the machine asks for, and campaigns if
-// the machine decides so. The agent calls it in each turn.
+// Poll updates the failure detector, sends the requests that the machine asks for, and campaigns if the machine
+// decides to. The agent calls it in each turn.
 func (s *Suspicion) Poll(now time.Duration) {
 	unanswered := s.o.Agent.Unanswered()
 	if s.raft.IsLeader() {
-		unanswered = election.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
+		unanswered = election.UnansweredHeartbeat{} // a leader does not suspect itself, though the other voters may
 	}
 	ask, campaign := s.machine.Poll(now, unanswered)
 	for _, server := range ask {
@@ -113,8 +113,8 @@ func (s *Suspicion) Poll(now time.Duration) {
 	}
 }
 
-// leaderResponseTimeout is the timeout of the request to a suspected leader. A leader that responds at
-// all was suspected wrongly, so the timeout is long.
+// leaderResponseTimeout is the timeout of a request to a suspected leader. It is long because a leader that
+// responds at all was wrongly suspected.
 const leaderResponseTimeout = time.Second
 
 // checkLeader checks in the background whether the suspected leader of a term responds to a request. If
@@ -155,9 +155,9 @@ func (s *Suspicion) askVoter(server string, now time.Duration) {
 	})
 }
 
-// requestReport asks a voter whether it suspects its leader. It verifies that the process at the address
-// has the expected disk, because the response of another process is not the vote of this server. A node
-// that does not support the request returns an error, which counts as no suspicion.
+// requestReport asks a voter whether it suspects its leader. It verifies that the process at the address has the
+// expected disk, because the response of any other process does not speak for this server. A node that does not
+// support the request returns an error, which counts as no suspicion.
 func (s *Suspicion) requestReport(ctx context.Context, server string) (report election.Report, err error) {
 	var wire WireReport
 	err = s.o.Client.CallFunc(ctx, consensus.NodeOf(server), func(c *peer.Conn) (control.Request, error) {
@@ -169,8 +169,8 @@ func (s *Suspicion) requestReport(ctx context.Context, server string) (report el
 	return wire.Report(), err
 }
 
-// Report returns the report of this node, which contains whether it suspects its leader. server
-// is the requester. It suspects the leader, so the machine records its request as well.
+// Report returns the report of this node, including whether it suspects its leader. server is the requester, which
+// suspects the leader, so the machine also records the request.
 func (s *Suspicion) Report(ctx context.Context, server string) (report election.Report, err error) {
 	reports := make(chan election.Report, 1)
 	called := s.o.Agent.Call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
@@ -189,7 +189,7 @@ func (s *Suspicion) Report(ctx context.Context, server string) (report election.
 // campaign starts an election against the leader of a term, which most voters suspect.
 func (s *Suspicion) campaign(term uint64) {
 	if s.o.Campaigner.IsStopping() {
-		s.machine.CampaignRefused(s.o.Agent.BeginTurn(), term) // otherwise the other voters would wait for this node
+		s.machine.CampaignRefused(s.o.Agent.BeginTurn(), term) // the other voters would otherwise wait for this node
 		return
 	}
 	leader := s.raft.Leader()

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Ports of processes are below the default range of ports that the kernel gives to outgoing connections.
+// The ports of processes are below the kernel's default range for outgoing connections.
 const (
 	firstPort = 20_000
 	lastPort  = 32_767
@@ -18,8 +18,8 @@ const (
 
 var errNoPort = errors.New("no free port of 127.0.0.1 was found between 20000 and 32767")
 
-// freeAddress returns a port of 127.0.0.1 at which nothing listens, and which isUsed does not exclude. Another program can
-// take it before the process listens there, so the Supervisor checks the listener later.
+// freeAddress returns a free port of 127.0.0.1 that isUsed does not exclude. Another program can take it before the
+// process listens on it, so the Supervisor checks the listener later.
 func freeAddress(ctx context.Context, isUsed func(port uint16) bool) (netip.AddrPort, error) {
 	var config net.ListenConfig
 	for range portTries {

@@ -15,12 +15,11 @@ import (
 	"shardway/shardmap"
 )
 
-// maxReadablePrefix is how many characters of a key appear at most in the name of its directory.
+// maxReadablePrefix is the maximum number of characters of a key in the name of its directory.
 const maxReadablePrefix = 32
 
-// directoryName returns the name of the directory of a target. All nodes compute the same name. Different
-// targets have different names, also on file systems that ignore case: the name of a key contains 128 bits of
-// its hash.
+// directoryName returns the name of the directory of a target. All nodes compute the same name. Different targets
+// have different names, even on case-insensitive file systems, because a key's name contains 128 bits of its hash.
 func directoryName(target procpool.Target) string {
 	if target.Key == "" {
 		return "shard-" + strconv.Itoa(int(target.Shard))
@@ -29,7 +28,7 @@ func directoryName(target procpool.Target) string {
 }
 
 // KeyDirectory returns the name of the directory of a key below --exec-dir: the readable characters at the
-// beginning of the key in lower case, and its hash.
+// beginning of the key, in lowercase, and its hash.
 func KeyDirectory(key []byte) string {
 	prefix := make([]byte, 0, maxReadablePrefix)
 	for _, c := range key {
@@ -47,8 +46,8 @@ func KeyDirectory(key []byte) string {
 	return "key-" + string(prefix) + "-" + encoded
 }
 
-// makeDirectory creates the directory of a target below base, if it does not exist. It refuses a symbolic link,
-// which a process of another key could have created.
+// makeDirectory creates the directory of a target below base, if it does not exist. It refuses symbolic links,
+// which another key's process could have created.
 func makeDirectory(base string, target procpool.Target) (string, error) {
 	path := filepath.Join(base, directoryName(target))
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -64,8 +63,8 @@ func makeDirectory(base string, target procpool.Target) (string, error) {
 	return path, nil
 }
 
-// environment returns environ without the variables that belong to the node: its settings, which can name the
-// files of secrets, and the sockets and credentials of the service manager.
+// environment returns environ without the node's own variables: its settings, which may name secret files, and the
+// sockets and credentials from the service manager.
 func environment(environ []string) []string {
 	kept := make([]string, 0, len(environ))
 	for _, inherited := range environ {

@@ -3,9 +3,8 @@
 // A Supervisor owns the processes. It implements the hooks of a node, so a process lives within the ownership
 // of its shard:
 //
-//   - acquire: the node may start processes of the shard. With PerShard, it starts the process now.
-//   - release: the processes of the shard get SIGTERM, and SIGKILL later. The call returns when none is left, and
-//     only then the node acknowledges the release.
+//   - acquire: the node may start processes of the shard. With PerShard, it starts the process immediately.
+//   - release: the processes of the shard get SIGTERM, and SIGKILL later. The call returns when none is left; only then does the node acknowledge the release.
 //   - lost: the processes of the shard get SIGKILL.
 //
 // Dial connects a request to the process of its key or shard. With PerKey, it starts the process if necessary.
@@ -17,10 +16,10 @@
 //	Starting ──ready──► Ready ──idle, release, lost──► Stopping ──no process left──► Ended
 //	    │ release, lost, not ready in time                ▲
 //	    └─────────────────────────────────────────────────┘
-//	Starting and Ready also become Ended when the process ends by itself.
+//	Starting and Ready also become Ended when the process exits on its own.
 //
-// A process in state Ended is not in the list of the Supervisor any more. The next request starts another one,
-// after a pause that grows while the processes of the same key fail.
+// A process in state Ended is no longer in the Supervisor's list. The next request starts a new one, after a pause
+// that grows while processes of the same key keep failing.
 //
 // # Invariants
 //

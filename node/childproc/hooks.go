@@ -27,8 +27,8 @@ func (s *Supervisor) Do(ctx context.Context, call agent.HookCall) agent.HookResu
 	return agent.HookResult{}
 }
 
-// graceOf returns the time between SIGTERM and SIGKILL in a release call. The rest of the release timeout is for the
-// acknowledgement. An operator can set a longer time in a drain, of which a call gets a part.
+// graceOf returns the time between SIGTERM and SIGKILL in a release call. The rest of the release timeout is
+// reserved for the acknowledgement. An operator can set a longer time for a drain, of which each call gets a part.
 func (s *Supervisor) graceOf(ctx context.Context) time.Duration {
 	grace := s.options.ReleaseTimeout * 7 / 10
 	if deadline, ok := ctx.Deadline(); ok {
@@ -39,7 +39,7 @@ func (s *Supervisor) graceOf(ctx context.Context) time.Duration {
 
 // acquire records that the node owns shards. With PerShard, it starts their processes and waits until they are ready.
 func (s *Supervisor) acquire(ctx context.Context, shards []agent.HookShard) agent.HookResult {
-	// Processes of an earlier epoch may have the state of a shard that another node has changed.
+	// Processes of an earlier epoch may hold state of a shard that another node has since changed.
 	if stale := s.staleShards(shards); len(stale) > 0 {
 		s.disown(ctx, stale, 0)
 	}
@@ -86,8 +86,8 @@ func (s *Supervisor) staleShards(shards []agent.HookShard) (stale []agent.HookSh
 	return stale
 }
 
-// disown stops all processes of shards, and returns when none is left. No process of them starts any more. If
-// ctx is cancelled, the processes get SIGKILL.
+// disown stops all processes of shards, prevents new ones, and returns when none is left. If ctx is cancelled, the
+// processes get SIGKILL.
 func (s *Supervisor) disown(ctx context.Context, shards []agent.HookShard, grace time.Duration) {
 	var stopping []*process
 	s.mu.Lock()

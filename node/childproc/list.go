@@ -26,7 +26,8 @@ func (s *Supervisor) List() []Info {
 	return list
 }
 
-// Failures returns the targets whose last process has failed repeatedly and that have a pause now, worst first.
+// Failures returns the targets whose processes have failed repeatedly and which are currently
+// pausing, worst first.
 func (s *Supervisor) Failures() []Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,7 @@ type outputLimit struct {
 	lost   uint64
 }
 
-// take reports whether a line may be logged, and how many lines were dropped before it.
+// take reports whether a line may be logged, and how many lines have been dropped before it.
 func (l *outputLimit) take(now time.Time, alsoLost uint64) (lost uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ type State uint8
 
 // The states of a process.
 const (
-	Starting State = iota + 1 // it is about to start, or does not accept requests yet
+	Starting State = iota + 1 // about to start, or not accepting requests yet
 	Ready                     // it accepts requests
 	Stopping                  // it was told to end
 	Ended                     // no process of it is left
@@ -34,28 +34,28 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// process is one process of the app. Supervisor.mu protects the fields, except those that are set when it is
-// created and the channels.
+// process is one process of the app. Supervisor.mu protects the fields, except the channels and those set at
+// creation.
 type process struct {
 	id     uint64 // in the guard
 	target procpool.Target
 	epoch  shardmap.Epoch
 
 	state   State
-	ready   chan struct{} // closed when state is not Starting any more
+	ready   chan struct{} // closed when state is no longer Starting
 	ended   chan struct{} // closed when state is Ended
 	spawned chan struct{} // closed when the guard has started the main process
 
 	hasSlot     bool // it counts for Options.Max
 	inGuard     bool // the guard has received the command to start it
-	isStopWish  bool // the node has stopped it, so its end is no failure
+	isStopWish  bool // stopped by the node, so its end is not a failure
 	pid         int
 	addr        netip.AddrPort
 	dir         string
 	startedAt   time.Time
 	readyAt     time.Time // zero means that it was never ready
 	killAt      time.Time // Stopping: when it gets SIGKILL
-	startError  error     // why it was not started or did not become ready; nil means no such error
+	startError  error     // why it was not started or did not become ready; nil if there was no such error
 	isTemporary bool      // startError is no failure of the app
 }
 
@@ -66,13 +66,14 @@ type failure struct {
 	reason string
 }
 
-// The pause after a failure. The first failure has none, because it may be an accident. Each further failure doubles it.
+// The pause after a failure. The first failure, which may be an accident, has none. Each further failure doubles
+// it.
 const (
 	minPause = 250 * time.Millisecond
 	maxPause = 30 * time.Second
 	// provenAfter is the time after which a process that was ready counts as successful.
 	provenAfter = 10 * time.Second
-	// maxFailures is the largest number of targets whose failures are remembered.
+	// maxFailures is the maximum number of targets whose failures are remembered.
 	maxFailures = 4096
 )
 

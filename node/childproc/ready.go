@@ -20,10 +20,11 @@ const (
 	readyTimeout = 2 * time.Second
 )
 
-// errForeignListener is the error of a process whose port another program has taken.
+// errForeignListener is the error of a process whose port was taken by another program.
 var errForeignListener = errors.New("another program listens at the port of the process")
 
-// awaitReady waits until a process is ready. It also returns nil if the process is stopped in the meantime.
+// awaitReady waits until a process is ready. It also returns nil if the process is stopped before
+// that.
 func (s *Supervisor) awaitReady(ctx context.Context, p *process) error {
 	transport := &http.Transport{DisableKeepAlives: true, Proxy: nil, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.addr.String())

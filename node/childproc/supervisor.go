@@ -35,9 +35,9 @@ const (
 type Options struct {
 	Command execcommand.Command
 	Per     Per
-	Dir     string // the directory below which each process has its own; created with mode 0700
-	// ReadyPath is the path that a process answers with 2xx when it is ready; {key} means the escaped key. Empty
-	// means that the process is ready when it accepts connections.
+	Dir     string // the parent of the processes' directories; created with mode 0700
+	// ReadyPath is a path for which a process returns 2xx once it is ready; {key} stands for the
+	// escaped key. If it is empty, the process is ready when it accepts connections.
 	ReadyPath string
 	// Idle is the time after which an unused process is stopped. Zero means never.
 	Idle time.Duration
@@ -45,11 +45,12 @@ type Options struct {
 	Max int
 	// StartTimeout limits the time until a process is ready.
 	StartTimeout time.Duration
-	// ReleaseTimeout limits the time from SIGTERM to SIGKILL, together with a reserve.
+	// ReleaseTimeout limits the time from SIGTERM to SIGKILL, including a reserve.
 	ReleaseTimeout time.Duration
 	// LockFile is locked while processes of this node may run.
 	LockFile string
-	// Environ is the environment of the node. Processes inherit it without the variables of the node.
+	// Environ is the environment of the node. Processes inherit it without the node's own
+	// variables.
 	Environ []string
 	Node    string
 	// ShowKeys is set if the log contains keys, not only their hashes.
@@ -59,20 +60,21 @@ type Options struct {
 
 // Owner is the node around a Supervisor.
 type Owner struct {
-	// Usage contains what the proxy can report about the use of processes.
+	// Usage is the proxy's view of how processes are used.
 	Usage Usage
-	// Deadline returns when all processes must get SIGTERM and SIGKILL if the node gets no further lease, in
-	// CLOCK_BOOTTIME. ok is false without a lease.
+	// Deadline returns when all processes must get SIGTERM and SIGKILL if the node gets no further
+	// lease, in CLOCK_BOOTTIME. ok is false if there is no lease.
 	Deadline func() (term, kill time.Duration, ok bool)
 	// HashKey returns the hash of a key for the log.
 	HashKey func(key string) string
-	// Fail is called when the guard has ended, because the node then cannot end the processes reliably.
+	// Fail is called when the guard has exited, because the node can then no longer reliably end
+	// the processes.
 	Fail func(error)
-	// OnFailure is called when a process has failed. It must not block, or call the Supervisor.
+	// OnFailure is called when a process has failed. It must neither block nor call the Supervisor.
 	OnFailure func(Failure)
 }
 
-// Usage contains what the proxy can tell about the use of processes. See procpool.Pools.
+// Usage is the proxy's view of how processes are used. See procpool.Pools.
 type Usage interface {
 	Idle(target procpool.Target) (idle time.Duration, ok bool)
 	CloseIfIdle(target procpool.Target, idle time.Duration) bool
@@ -172,7 +174,7 @@ func (s *Supervisor) renewDeadline() {
 	defer ticker.Stop()
 	var lastKill time.Duration
 	for {
-		// The times are computed from two clock readings, so equal deadlines differ slightly.
+		// The times are computed from two clock readings, so equal deadlines may differ slightly.
 		const tolerance = time.Millisecond
 		if _, kill, ok := s.owner.Deadline(); ok && kill-lastKill > tolerance {
 			lastKill = kill
@@ -195,10 +197,10 @@ func (s *Supervisor) sendDeadline() (hasLease bool) {
 	return hasLease
 }
 
-// idleInterval is the interval at which unused processes are searched.
+// idleInterval is the interval between searches for unused processes.
 const idleInterval = 500 * time.Millisecond
 
-// stopIdle stops processes that have not been used for Options.Idle.
+// stopIdle stops processes that have been idle for Options.Idle.
 func (s *Supervisor) stopIdle() {
 	if s.options.Idle == 0 {
 		return
@@ -222,7 +224,7 @@ func (s *Supervisor) stopIdle() {
 	}
 }
 
-// idleLocked returns how long a process that is ready has not been used.
+// idleLocked returns how long a ready process has been idle.
 func (s *Supervisor) idleLocked(p *process) time.Duration {
 	sinceReady := time.Since(p.readyAt)
 	if idle, ok := s.owner.Usage.Idle(p.target); ok {
@@ -231,15 +233,16 @@ func (s *Supervisor) idleLocked(p *process) time.Duration {
 	return sinceReady
 }
 
-// refusedPause is the pause after a process has refused a connection. It has probably ended, and the guard is about to
-// report that. maxRefusals is the number of refusals after which Dial returns the error.
+// refusedPause is the pause after a process refused a connection. The process has probably exited,
+// and the guard is about to report it. maxRefusals is the number of refusals after which Dial
+// returns the error.
 const (
 	refusedPause = 10 * time.Millisecond
 	maxRefusals  = 100
 )
 
-// Dial connects to the process of a target. It starts the process and waits until it is ready if necessary.
-// ended is closed when no process of it is left.
+// Dial connects to the process of a target, starting it and waiting until it is ready if necessary.
+// ended is closed when none of its processes is left.
 func (s *Supervisor) Dial(ctx context.Context, target procpool.Target) (conn net.Conn, ended <-chan struct{}, err error) {
 	for refusals := 0; ; {
 		var p *process
@@ -251,7 +254,7 @@ func (s *Supervisor) Dial(ctx context.Context, target procpool.Target) (conn net
 		switch isReady := s.isReady(p); {
 		case err == nil && isReady:
 			return conn, p.ended, nil
-		case err == nil: // it may lead to another program that has taken the port
+		case err == nil: // another program may have taken the port
 			_ = conn.Close()
 			continue
 		case !isReady:
@@ -276,7 +279,7 @@ func (s *Supervisor) isReady(p *process) bool {
 	return p.state == Ready
 }
 
-// await returns the process of a target when it is ready, and starts it if necessary.
+// await returns the process of a target once it is ready, and starts it if necessary.
 func (s *Supervisor) await(ctx context.Context, target procpool.Target) (*process, error) {
 	for {
 		p, err := s.processOf(target) //nolint:contextcheck // the process outlives the request that starts it
@@ -294,7 +297,7 @@ func (s *Supervisor) await(ctx context.Context, target procpool.Target) (*proces
 		if state == Ready {
 			return p, nil
 		}
-		select { // the next process starts only after this one has ended
+		select { // the next process starts only after this one has exited
 		case <-p.ended:
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -305,7 +308,7 @@ func (s *Supervisor) await(ctx context.Context, target procpool.Target) (*proces
 	}
 }
 
-// processOf returns the process of a target, which it starts if there is none.
+// processOf returns the process of a target, starting one if necessary.
 func (s *Supervisor) processOf(target procpool.Target) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,7 +352,7 @@ func (s *Supervisor) run(p *process) {
 	}
 	p.inGuard, p.startedAt = true, time.Now()
 	s.mu.Unlock()
-	if !s.sendDeadline() { // the lease may be newer than the last deadline of the guard
+	if !s.sendDeadline() { // the lease may be newer than the guard's deadline
 		s.endUnstarted(p, procpool.ErrNotOwned, true)
 		return
 	}
@@ -379,7 +382,7 @@ func (s *Supervisor) run(p *process) {
 	}
 }
 
-// describe adds the target and the process to a line of the log. The caller must hold s.mu.
+// describe adds the target and the process to a log line. The caller must hold s.mu.
 func (s *Supervisor) describe(line *zerolog.Event, p *process) *zerolog.Event {
 	line.Uint32("shard", uint32(p.target.Shard)).Int("pid", p.pid)
 	if p.target.Key == "" {
@@ -402,8 +405,8 @@ func (s *Supervisor) setStateLocked(p *process, state State) {
 	}
 }
 
-// takeSlot waits until fewer than Options.Max processes exist. At the limit, it stops the process that has not been
-// used for the longest time.
+// takeSlot waits until fewer than Options.Max processes exist. At the limit, it stops the least
+// recently used process.
 func (s *Supervisor) takeSlot(ctx context.Context, p *process) error {
 	for {
 		s.mu.Lock()
@@ -428,8 +431,8 @@ func (s *Supervisor) takeSlot(ctx context.Context, p *process) error {
 	}
 }
 
-// victimLocked returns a process that is stopping, or stops the one that has not been used for the longest time. It
-// returns nil if all processes are in use.
+// victimLocked returns a process that is stopping, or stops the least recently used one. It returns
+// nil if all processes are in use.
 func (s *Supervisor) victimLocked() *process {
 	var unused []*process
 	for _, p := range s.processes {
@@ -481,7 +484,7 @@ func (s *Supervisor) prepare(ctx context.Context, p *process) (*procguard.Spec, 
 	return spec, nil
 }
 
-// isPortUsed reports whether a process has a port.
+// isPortUsed reports whether a process uses the port.
 func (s *Supervisor) isPortUsed(port uint16) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -530,7 +533,8 @@ func (s *Supervisor) stopFailedLocked(p *process) {
 	p.isStopWish = false // its end is a failure
 }
 
-// removeLocked makes a process Ended. If that was not wanted, it counts as a failure of its target.
+// removeLocked makes a process Ended. Unless the node stopped it, this counts as a failure of its
+// target.
 func (s *Supervisor) removeLocked(p *process, status string) {
 	if p.state == Ended {
 		return
@@ -556,7 +560,8 @@ func (s *Supervisor) removeLocked(p *process, status string) {
 	}
 }
 
-// isPastDeadline reports whether the node has no lease for so long that processes get SIGTERM.
+// isPastDeadline reports whether the node has been without a lease for so long that processes get
+// SIGTERM.
 func (s *Supervisor) isPastDeadline() bool {
 	term, _, ok := s.owner.Deadline()
 	return !ok || procguard.Boottime() >= term
@@ -588,7 +593,8 @@ func (s *Supervisor) recordFailureLocked(p *process, status string) {
 	s.owner.OnFailure(Failure{Shard: p.target.Shard, Key: p.target.Key, Count: f.count, Reason: reason})
 }
 
-// makeRoomLocked forgets failures if too many are remembered: those whose pause is over, or any.
+// makeRoomLocked drops failures if too many are remembered: those whose pause is over, or otherwise
+// any.
 func (s *Supervisor) makeRoomLocked() {
 	if len(s.failures) < maxFailures {
 		return

@@ -43,9 +43,9 @@ func (v *View) IsNodeAddress(addr netip.Addr) bool {
 	return addrs != nil && (*addrs)[addr]
 }
 
-// buildDirectory returns the directory of the endpoints that the members announce. A node with a
-// server in Raft's configuration stays in the directory when gossip forgets it: Raft must reach a
-// voter, however long it was absent. isServer reports whether a node has such a server.
+// buildDirectory returns the directory of the endpoints that the members announce. A node with a server in Raft's
+// configuration stays in the directory when gossip forgets it, because Raft must reach a voter however long it has
+// been absent. isServer reports whether a node has such a server.
 func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isServer func(node string) bool) *endpoints.Directory {
 	var entries []endpoints.Entry
 	inGossip := map[string]bool{}
@@ -73,8 +73,8 @@ func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isSe
 	return endpoints.New(entries)
 }
 
-// withoutNodeEndpoints returns the endpoints of a member that is not a node, without the names that stand for the
-// ports of a node. Scripts use these names to find the nodes.
+// withoutNodeEndpoints returns the endpoints of a member that is not a node, without the names reserved for a
+// node's ports, by which scripts find the nodes.
 func withoutNodeEndpoints(addrs map[string]string) map[string]string {
 	addrs = maps.Clone(addrs)
 	for _, name := range []string{endpoints.HTTP, endpoints.Peer, endpoints.Admin} {
@@ -83,8 +83,8 @@ func withoutNodeEndpoints(addrs map[string]string) map[string]string {
 	return addrs
 }
 
-// Members returns the members of gossip at its last change. It reads a cached list, so frequent
-// callers may use it.
+// Members returns the members of gossip at its last change. It reads a cached list, so it is cheap enough for
+// frequent callers.
 func (v *View) Members() []gossip.Member {
 	if members := v.members.Load(); members != nil {
 		return *members
@@ -117,7 +117,7 @@ func (v *View) Lookup(node string) (string, bool) {
 	return v.directory.Load().Addr(node, endpoints.Peer)
 }
 
-// IsLeavingOrLeft reports whether the node leaves or has left, according to gossip.
+// IsLeavingOrLeft reports whether the node is leaving or has left, according to gossip.
 func (v *View) IsLeavingOrLeft(node string) bool {
 	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool {
 		return member.ID == node && member.Node && (member.Status == gossip.Leaving || member.Status == gossip.Left)

@@ -1,8 +1,8 @@
-// Package cluster contains the view that a node has of its cluster: the nodes that are present, those
-// with a Raft server, the leader, and the addresses of all nodes.
+// Package cluster contains a node's view of its cluster: the nodes that are present, those with a Raft server, the
+// leader, and the addresses of all nodes.
 //
-// A View combines three sources: the members of gossip, the configuration of Raft, and the replicated state.
-// The sources may disagree for a short time. The methods say which source they use.
+// A View combines three sources: the members of gossip, the configuration of Raft, and the replicated state. The
+// sources may disagree for a short time. Each method documents which source it uses.
 //
 // # Concurrency
 //

@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// View is the view that this node has of its cluster. Its methods may be called from any goroutine.
+// View is this node's view of its cluster. Its methods may be called from any goroutine.
 type View struct {
 	self, serverID  string            // IDs of this node and of its Raft server
 	replicatedState func() *ack.State // the replicated state of this node
@@ -33,8 +33,8 @@ type View struct {
 	raftNodes atomic.Pointer[map[string]bool]     // nodes with a server in Raft; nil means not known yet
 }
 
-// NewView returns the view of the node self with a Raft server, which contains no other nodes yet. state returns the replicated
-// state. The caller must set Gossip and Raft.
+// NewView returns the view of node self, whose Raft server is server. It contains no other nodes yet. state returns
+// the replicated state. The caller must set Gossip and Raft.
 func NewView(self, server string, timing ack.Timing, state func() *ack.State) *View {
 	v := &View{self: self, serverID: server, replicatedState: state, InitialTiming: timing}
 	v.directory.Store(endpoints.New(nil))
@@ -82,9 +82,8 @@ func (v *View) IsAlive(node string) bool {
 	})
 }
 
-// Leader returns the ID of the leader that this node follows, or "". A leader whose disk has stalled
-// does not return itself: it has isolated itself from the other voters, and one of them can become
-// leader.
+// Leader returns the ID of the leader that this node follows, or "". A leader whose disk has stalled does not
+// return itself, because it has isolated itself from the other voters and one of them may become the leader.
 func (v *View) Leader() string {
 	leader := v.Raft.Leader()
 	if leader == v.self && v.Raft.IsIsolated() {
@@ -116,7 +115,7 @@ func (v *View) UnknownNode(node string) error {
 	return api.UnknownNode(node, v.Nodes())
 }
 
-// Nodes returns the sorted IDs of the nodes that Raft's configuration, the map or gossip contains.
+// Nodes returns the sorted IDs of the nodes in Raft's configuration, the map or gossip.
 func (v *View) Nodes() []string {
 	ids := map[string]bool{}
 	voters, nonvoters := v.Servers()
@@ -162,9 +161,8 @@ func (v *View) CanRemoveServer(server string, views []leader.MemberView) bool {
 	return membership.View{Servers: membership.ServersOf(v.Raft.Configuration()), MemberViews: views}.CanRemove(server)
 }
 
-// Timing returns the timing of the cluster, as far as this node has applied the log. Before there is a
-// cluster, it returns InitialTiming. Leases do not depend on it: each response of the leader contains the
-// timing that applies to its lease.
+// Timing returns the cluster's timing, as far as this node has applied the log, or InitialTiming before there is a
+// cluster. Leases do not depend on it, because each response of the leader contains the timing of its lease.
 func (v *View) Timing() ack.Timing {
 	if replicated := v.replicatedState(); replicated.Bootstrapped() {
 		return replicated.Timing()
@@ -187,8 +185,8 @@ func (v *View) HasNextLevel() bool {
 	return highest > inForce
 }
 
-// IsKnownPeer reports whether a node may connect to this node: gossip or Raft's configuration contains it. Raft's
-// configuration also counts, so that members can still connect when gossip packets are lost.
+// IsKnownPeer reports whether a node may connect to this node because it is in gossip or in Raft's configuration.
+// Raft's configuration counts so that members can still connect when gossip packets are lost.
 func (v *View) IsKnownPeer(node string) bool {
 	if v.Gossip.HasNode(node) {
 		return true

@@ -1,17 +1,16 @@
 // Package clusterid creates cluster IDs, and compares them to determine whether one cluster is a later
 // recovery of another.
 //
-// A new cluster gets a random ID, its family. A cluster that was recovered after the loss of its quorum, or
-// restored from a backup, gets a new ID. It consists of the family, the epoch above which the new cluster
-// counts its epochs (the floor, see ack.State.Recovered), and random digits. The digits distinguish two
-// survivors that are recovered at the same time.
+// A new cluster gets a random ID, its family. A cluster that was recovered after losing its quorum, or restored
+// from a backup, gets a new ID. It consists of the family, the floor above which the new cluster numbers its epochs
+// (see ack.State.Recovered), and random digits that distinguish two survivors recovered at the same time.
 //
 //	5b0c0d4f7a9e1c33                      new cluster
 //	5b0c0d4f7a9e1c33.19aa0b3c5e0-91d2     recovered cluster
 //
-// Of two clusters of one family, the later recovery supersedes the other one. It is the one with the higher
-// floor. A node of the superseded cluster that meets a node of the superseding one must stop. Otherwise a
-// majority that was considered lost could return and serve shards that the recovered cluster serves.
+// Of two clusters of one family, the later recovery, which has the higher floor, supersedes the other. A node of
+// the superseded cluster that meets a node of the superseding one must stop. Otherwise a majority that was
+// considered lost could return and serve shards that the recovered cluster also serves.
 package clusterid
 
 import (
@@ -31,7 +30,7 @@ func Recovered(old string, floor uint64) string {
 	return family + "." + strconv.FormatUint(floor, 16) + "-" + random(2)
 }
 
-// Supersedes reports whether clusters a and b have the same family, and a is the later recovery.
+// Supersedes reports whether clusters a and b are of the same family and a is the later recovery.
 func Supersedes(a, b string) bool {
 	fa, na := parse(a)
 	fb, nb := parse(b)

@@ -6,15 +6,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Apply appends an entry to the log and returns once it is applied on this server. It then makes
-// the followers learn the commit index. ErrNotLeader and ErrBusy mean that nothing has changed.
-// ErrUnknown means that the entry may be applied.
+// Apply appends an entry to the log and returns once it is applied on this server. It then propagates the commit
+// index to the followers. ErrNotLeader and ErrBusy mean that nothing has changed. ErrUnknown means that the entry
+// may have been applied.
 func (r *Raft) Apply(data []byte) error {
 	_, err := r.ApplyIndex(data)
 	return err
 }
 
-// ApplyIndex does the same as Apply, and returns the index of the entry.
+// ApplyIndex is like Apply, and also returns the index of the entry.
 func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	var future raft.ApplyFuture
 	err := r.callLibrary(func(inst *instance) raft.Future {
@@ -33,14 +33,14 @@ func (r *Raft) Barrier() error {
 	return r.callLibrary(func(inst *instance) raft.Future { return inst.Barrier(enqueueTimeout) })
 }
 
-// PropagateCommit makes the followers learn the commit index now, by appending an entry. Otherwise they
-// learn it with the next entry, or after up to twice commitRepeatInterval. It does not wait.
+// PropagateCommit tells the followers the commit index now, by appending an entry. Otherwise they learn it with the
+// next entry, or after up to twice commitRepeatInterval. It does not wait.
 func (r *Raft) PropagateCommit() { notify(r.trigger.barrierRequested) }
 
-// AnnounceLeader makes the leader send a heartbeat to its followers now. Call it when a server has
-// returned: otherwise this server learns its leader only from the next heartbeat, up to 300 ms
-// later (see leaderHeartbeatFactor), and an unreachable server is retried after a pause. It does
-// not wait, and has no effect on a server that does not lead.
+// AnnounceLeader makes the leader send a heartbeat to its followers now. Call it when a server has returned.
+// Otherwise the server learns its leader only from the next heartbeat, up to 300 ms later (see
+// leaderHeartbeatFactor), and an unreachable server is retried only after a pause. It does not wait, and has no
+// effect on a server that does not lead.
 func (r *Raft) AnnounceLeader() {
 	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.trigger.announceLimit.allow(time.Now()) {
 		return
@@ -49,12 +49,12 @@ func (r *Raft) AnnounceLeader() {
 	notify(r.trigger.heartbeatRequested)
 }
 
-// SendHeartbeat makes the leader send a heartbeat to all followers now. It is intended for a caller that
-// is awake anyway, because each heartbeat that a timer of the Raft library triggers wakes an idle process
-// twice, and the monitor thread of the runtime as well. If SendHeartbeat is called slightly more often
-// than such a timer expires (150 to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain
-// necessary, because SendHeartbeat waits for writes of the leader and for its caller; no lease depends
-// on either. It does not wait, and has no effect on a server that does not lead.
+// SendHeartbeat makes the leader send a heartbeat to all followers now. It is intended for callers that are awake
+// anyway, because each heartbeat triggered by a timer of the Raft library wakes an idle process twice, and the
+// runtime's monitor thread as well. If SendHeartbeat is called slightly more often than such a timer expires (150
+// to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain necessary, because SendHeartbeat waits for
+// writes of the leader and for its caller; no lease depends on either. It does not wait, and has no effect on a
+// server that does not lead.
 func (r *Raft) SendHeartbeat() {
 	if inst := r.current.Load(); inst != nil && inst.State() == raft.Leader {
 		notify(r.trigger.heartbeatRequested)

@@ -1,4 +1,4 @@
-// Package consensus runs the Raft library with the settings and the corrections that Shardway needs.
+// Package consensus runs the Raft library with the settings and fixes that Shardway needs.
 //
 // # Types
 //
@@ -18,22 +18,20 @@
 // # Invariants
 //
 //   - Leadership is a state, not an event: Changed only signals that it may have changed, Leadership
-//     and Term return it. Leases depend only on the current term of Raft. That this node leads
-//     permits nothing by itself.
-//   - The Raft library never receives an error of a store, because it would panic. Package disk withholds
-//     errors, Failed reports the first one, and the node must then stop.
+//     and Term return it. Leases depend only on the current term of Raft. Being the leader permits nothing by itself.
+//   - The Raft library never sees a store error, because it would panic. Package disk withholds errors, Failed reports the first one, and the node must then stop.
 //   - While a write of the leader is stalled, Stream is isolated, so that the other servers elect
 //     another leader.
 //
 // # Corrections of the Raft library
 //
-// The Raft library has faults that can stop a cluster permanently. Each correction has a file:
+// The Raft library has bugs that can stop a cluster permanently. Each fix has a file:
 //
 //   - votes for a server that was just promoted: election_fixes.go
 //   - a vote that is written in two steps: votes.go of package disk
 //   - a log that contradicts an installed snapshot: install.go
 //   - leadership transfer: transfer.go
-//   - servers that return after some time, and broken idle connections: transport.go
+//   - servers that return after a while, and broken idle connections: transport.go
 //   - the first response of a new voter: membership.go
 //   - a term that decreases: term_store.go
 //   - requests without a response at shutdown: shutdown_response.go

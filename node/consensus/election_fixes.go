@@ -30,8 +30,8 @@ func (inst *instance) intercept(rpc raft.RPC) (forwarded raft.RPC, isAnswered bo
 // errInstallingSnapshot rejects a request to start an election.
 var errInstallingSnapshot = errors.New("consensus: a snapshot is being installed")
 
-// rejectElectionRequest rejects requests of an election while the log of this server may contradict
-// the snapshot that the server has just received; see install.go. It returns false for other requests.
+// rejectElectionRequest rejects election requests while this server's log may contradict the snapshot that it has
+// just received; see install.go. It returns false for other requests.
 func (inst *instance) rejectElectionRequest(rpc raft.RPC) (isRejected bool) {
 	if inst.pendingSnapshots.Load() == 0 {
 		return false
@@ -49,14 +49,14 @@ func (inst *instance) rejectElectionRequest(rpc raft.RPC) (isRejected bool) {
 	return true
 }
 
-// encodeCampaignTerm encodes the term of the leader against which this server campaigns. It is sent as
-// an address, which the Raft library ignores in this message.
+// encodeCampaignTerm encodes the term of the leader that this server campaigns against. It is sent as an address,
+// which the Raft library ignores in this message.
 func encodeCampaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
 
-// rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main loop of the Raft
-// library may still be writing the vote for another candidate, which a slow disk delays, and has the old term until
-// then. That vote elects a leader, which the campaign would depose immediately, so this function first sends a
-// request without effect through the loop. The loop receives no other request in the meantime.
+// rejectStaleCampaign rejects a campaign of this server that started in an earlier term. On a slow disk, the main
+// loop of the Raft library may still be writing the vote for another candidate, and has the old term until then.
+// That vote elects a leader, which the campaign would immediately depose. This function therefore first sends a
+// no-op request through the loop, which receives no other request in the meantime.
 func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequest) (isRejected bool) {
 	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
 	if err != nil || string(req.ID) != inst.options.ID {
@@ -70,16 +70,15 @@ func (inst *instance) rejectStaleCampaign(rpc raft.RPC, req *raft.TimeoutNowRequ
 	return true
 }
 
-// correctVote corrects the voting of the Raft library. The Raft library rejects a candidate that is not a
-// voter in the configuration of the log of the voter. But this log may lack the entry that made
-// the candidate a voter, and then possibly no server can win an election. Example: of three voters
-// a, b and c, b has missed the promotion of c. Then b and c cannot replace a. In Raft a vote
-// depends only on terms and logs (Ongaro's thesis, 4.2.2).
+// correctVote fixes how the Raft library votes. The library rejects a candidate that is not a voter in the
+// configuration of the voter's log. But this log may lack the entry that made the candidate a voter, in which case
+// possibly no server can win an election. For example, if b has missed the promotion of c among three voters a, b
+// and c, then b and c cannot replace a. In Raft, a vote depends only on terms and logs (Ongaro's thesis, 4.2.2).
 //
-// The correction applies to a candidate with a newer log while this server knows no leader. A
-// pre-vote, which changes nothing on this server, is granted. A vote is passed on without the ID
-// of the candidate; the Raft library treats it as a request of an older version and decides by term and
-// log only. A removed server cannot win, because the other servers have a leader or a newer log.
+// The fix applies to a candidate with a newer log while this server knows no leader. A pre-vote, which changes
+// nothing on this server, is granted. A vote is passed on without the candidate's ID; the Raft library then treats
+// it like a request of an older version and decides only by term and log. A removed server cannot win, because the
+// other servers have a leader or a newer log.
 func (inst *instance) correctVote(rpc raft.RPC) (isAnswered bool) {
 	switch req := rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
@@ -108,9 +107,9 @@ func (inst *instance) isUnlistedCandidate(id []byte, lastTerm, lastIndex uint64)
 	return lastTerm > ownLastTerm || lastTerm == ownLastTerm && lastIndex > ownLastIndex
 }
 
-// lastEntry returns the term and the index of the last entry in the log, or of the snapshot that
-// replaces it. The Raft library provides the terms only as text. An invalid number becomes zero; the
-// library then decides about the vote.
+// lastEntry returns the term and the index of the last entry in the log, or of the snapshot that replaces it. The
+// Raft library provides the terms only as text. An invalid number becomes zero, which leaves the decision to the
+// library.
 func lastEntry(stats map[string]string) (term, index uint64) {
 	term, index = statUint(stats, "last_log_term"), statUint(stats, "last_log_index")
 	if snapshotIndex := statUint(stats, "last_snapshot_index"); snapshotIndex > index {

@@ -19,7 +19,8 @@ var (
 	ErrNotVoter = errors.New("consensus: not a voter")
 	// ErrTooSoon means that the last campaign was less than two election timeouts ago.
 	ErrTooSoon = errors.New("consensus: campaigned too recently")
-	// ErrTooLate means that the term of the leader against which the campaign was directed has ended.
+	// ErrTooLate means that the term of the leader that the campaign was directed against has
+	// ended.
 	ErrTooLate = errors.New("consensus: a newer term has begun")
 	// ErrExists means that the server already has a log.
 	ErrExists = errors.New("consensus: server has a log already")

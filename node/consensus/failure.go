@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// failure is the first error because of which the server cannot continue: a store has failed, or an
-// instance could not be restarted.
+// failure is the first fatal error of the server: a store failed, or an instance could not be restarted.
 type failure struct {
-	onFailure     func(error) // Options.OnFailure; nil means no call
+	onFailure     func(error) // Options.OnFailure; may be nil
 	releaseStores func()      // ends the goroutines that wait for a store
 
 	once   sync.Once
@@ -42,8 +41,8 @@ func (f *failure) err() error {
 	return nil
 }
 
-// runGuarded runs startLibrary on a separate goroutine, because a failing store ends the goroutine that
-// has called it. It returns the error of startLibrary, or the cause if the server fails first.
+// runGuarded runs startLibrary on a separate goroutine, because a failing store ends its calling goroutine. It
+// returns the error of startLibrary, or the cause if the server fails first.
 func (f *failure) runGuarded(startLibrary func() error) error {
 	done := make(chan error, 1)
 	go func() {

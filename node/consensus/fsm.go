@@ -15,7 +15,7 @@ import (
 // FSM is the replicated state. The Raft library calls it from one goroutine at a time, even during
 // Open. Its methods must not block or call Raft.
 type FSM interface {
-	// Apply applies a committed entry. After a restart it receives old entries again.
+	// Apply applies a committed entry. After a restart, it receives old entries again.
 	Apply(index, term uint64, data []byte) any
 	// Snapshot returns the whole state.
 	Snapshot() ([]byte, error)
@@ -27,7 +27,7 @@ type FSM interface {
 //
 //	magic 4 | version 1 | index 8 | sha256 of the state 32 | state
 //
-// The checksum of the Raft library protects the data on disk, but not data from another server.
+// The Raft library's own checksum protects data on disk, but not data from another server.
 const (
 	snapshotMagic     = "SWS\n"
 	snapshotVersion   = 1
@@ -40,8 +40,8 @@ const (
 // fsmAdapter adapts an FSM to the Raft library.
 type fsmAdapter struct {
 	fsm FSM
-	// applied is the index of the last entry that the FSM has applied. AppliedIndex of the Raft library is
-	// increased before that.
+	// applied is the index of the last entry that the FSM has applied. The Raft library increases
+	// its AppliedIndex before that.
 	applied atomic.Uint64
 }
 

@@ -13,11 +13,11 @@ import (
 	"shardway/peer"
 )
 
-// inbound is an accepted stream. The Raft library decodes the requests of all streams into one channel,
-// and each request contains the ID of its sender. To verify the sender, each stream has a separate
-// transport of the Raft library, of which only the decoder is used. Requests that arrive there come
-// from the server at the other end of the stream. A server that sends requests in the name of
-// another one is disconnected.
+// inbound is an accepted stream. The Raft library decodes the requests of all streams into one
+// channel, and each request contains the ID of its sender. To verify the sender, each stream has a
+// separate Raft library transport, of which only the decoder is used, so that its requests are
+// known to come from the server at the other end of the stream. A server that impersonates another
+// one is disconnected.
 type inbound struct {
 	*raft.NetworkTransport
 	transport *transport

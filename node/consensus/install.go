@@ -11,16 +11,16 @@ import (
 	"shardway/node/disk"
 )
 
-// When a follower installs a snapshot, the Raft library keeps the log. This is wrong if the log contradicts
-// the snapshot, as the log of a partitioned leader with uncommitted entries does. The follower then
-// rejects the next entry of the leader, receives the snapshot again, and so on without a pause
-// (hashicorp/raft issue 697). If it leads later, it may replicate entries that were never committed.
-// The Raft paper discards such a log (figure 13, rule 7).
+// When a follower installs a snapshot, the Raft library keeps the log. This is wrong if the log contradicts the
+// snapshot, like the log of a partitioned leader with uncommitted entries. The follower then rejects the leader's
+// next entry, receives the snapshot again, and so on in a tight loop (hashicorp/raft issue 697). If it later
+// becomes leader, it may replicate entries that were never committed. The Raft paper discards such a log (figure
+// 13, rule 7).
 //
-// This package does the same. A log that ends before the snapshot is deleted in the store; the Raft library
-// does not read it any more. The Raft library also has a contradicting log that continues after the snapshot
-// in memory, so the instance is stopped, and another one is started after a repair. Until then the
-// server takes no part in elections, because it would vote according to the wrong log.
+// This package does the same. A log that ends before the snapshot is deleted from the store, because the Raft
+// library no longer reads it. A contradicting log that continues past the snapshot is also in the library's memory,
+// so the instance is stopped and, after a repair, replaced. Until then the server takes no part in elections,
+// because it would vote according to the wrong log.
 
 // reconcileAfterInstall returns the request to install a snapshot for the Raft library. When the Raft library has
 // installed the snapshot, the log is reconciled before the leader receives the response.
@@ -73,11 +73,11 @@ func (inst *instance) reconcileLog(index, term uint64) (mustReplace bool) {
 	return logs.GetLog(index, &entry) == nil && entry.Term != term
 }
 
-// correctPrevEntry corrects how the Raft library compares the previous entry of an AppendEntries request.
-// If this is the last entry of its snapshot, was deleted from the log, and the log continues after
-// it, the Raft library looks only in the log and rejects the request. The entries of a snapshot are
-// committed, so the entry matches. The request is passed on without the comparison, and with a
-// commit index limited to its own entries, because only the comparison would justify a higher one.
+// correctPrevEntry fixes how the Raft library compares the previous entry of an AppendEntries request. If that is
+// the last entry of the snapshot, has been deleted from the log, and the log continues after it, the library looks
+// only in the log and rejects the request. The entries of a snapshot are committed, so the entry does match. The
+// request is passed on without the comparison, and with a commit index limited to its own entries, because only the
+// comparison would justify a higher one.
 func (inst *instance) correctPrevEntry(req *raft.AppendEntriesRequest) {
 	if req.PrevLogEntry == 0 {
 		return
@@ -96,8 +96,8 @@ func (inst *instance) correctPrevEntry(req *raft.AppendEntriesRequest) {
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// repairLog deletes the log entries that the newest snapshot contradicts or replaces. It runs
-// before the Raft library reads the stores.
+// repairLog deletes log entries that contradict or are replaced by the newest snapshot. It runs before the Raft
+// library reads the stores.
 func repairLog(stores *disk.Stores, log zerolog.Logger) error {
 	snapshots, err := stores.Snapshots.List()
 	if err != nil || len(snapshots) == 0 {
