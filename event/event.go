@@ -81,7 +81,8 @@ const MaxMoves = 32
 type ShardMoves struct {
 	From string `json:"from,omitempty"`
 	// FromInstance and ToInstance are the numbers of the app instances of From and To. They are zero while
-	// each node uses only its first instance, which has number 1. From and To are equal if shards move between instances of one node.
+	// each node uses only its first instance, which has number 1. From and To are equal if shards move
+	// between instances of one node.
 	FromInstance int    `json:"from_instance,omitempty"`
 	To           string `json:"to,omitempty"`
 	ToInstance   int    `json:"to_instance,omitempty"`

@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"shardway/diagnosis"
 )
 
 const rules, rulesTest = "shardway.rules.yml", "shardway.test.yml"
@@ -34,6 +37,23 @@ func TestEveryAlertHasATest(t *testing.T) {
 		if !strings.Contains(tests, "\n      - alertname: "+a[1]+"\n") || !strings.Contains(tests, "{alertname: "+a[1]+", ") {
 			t.Errorf("%s has no test of %s, or is not looked for in a healthy cluster", rulesTest, a[1])
 		}
+	}
+}
+
+// One alert has the findings of the self-check, and no others.
+func TestEveryContradictionRaisesAnAlert(t *testing.T) {
+	var want []string
+	for _, finding := range diagnosis.Findings(diagnosis.Inputs{Contradictions: diagnosis.Contradictions{
+		TwoLeaders: &diagnosis.LeaderPair{}, TwoOwners: &diagnosis.OwnerPair{}, LeaseExcess: 1, OwnersNotMembers: []string{"a"}, LeaderNotMember: "a",
+	}}) {
+		want = append(want, string(finding.Code))
+	}
+	if fields := reflect.TypeFor[diagnosis.Contradictions]().NumField(); len(want) != fields {
+		t.Fatalf("the findings of %d contradictions are %q", fields, want)
+	}
+	found := regexp.MustCompile(`alert: ShardwayGuaranteeBroken\n.*code=~"([^"]*)"`).FindStringSubmatch(prometheusFile(t, rules))
+	if len(found) != 2 || found[1] != strings.Join(want, "|") {
+		t.Errorf("the alert has %q, want %q", found, strings.Join(want, "|"))
 	}
 }
 

@@ -41,17 +41,24 @@ func TestEveryFindingHasARunbook(t *testing.T) {
 }
 
 // TestEveryAlertHasARunbook checks that the annotation runbook_url of each alert leads to a
-// heading of a page.
+// heading of a page. An alert on several findings leads to the heading of each.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	all := pages(t)
 	for _, alert := range strings.Split(prometheusFile(t, rules), "- alert: ")[1:] {
 		name, _, _ := strings.Cut(alert, "\n")
 		url := regexp.MustCompile(`\n +runbook_url: (\S+)#(\S+)\n`).FindStringSubmatch(alert)
-		switch {
-		case url == nil:
+		if url == nil {
 			t.Errorf("alert %s has no runbook_url", name)
-		case !slices.Contains(anchors(all[url[1]]), url[2]):
-			t.Errorf("alert %s: %s has no heading #%s", name, url[1], url[2])
+			continue
+		}
+		headings := url[2:]
+		if codes := regexp.MustCompile(`code=~"([^"]+)"`).FindStringSubmatch(alert); codes != nil && url[2] == "{{$labels.code}}" {
+			headings = strings.Split(codes[1], "|")
+		}
+		for _, heading := range headings {
+			if !slices.Contains(anchors(all[url[1]]), heading) {
+				t.Errorf("alert %s: %s has no heading #%s", name, url[1], heading)
+			}
 		}
 	}
 }
