@@ -1,6 +1,6 @@
 package ack
 
-// maxFlaps bounds AppHealth.FlapCount. The flap pause reaches its maximum far below.
+// maxFlaps bounds AppHealth.FlapCount. The flap pause reaches its maximum far below this.
 const maxFlaps = 1000
 
 // AppHealth is the report of a node about the health checks of its app, in addition to whether
@@ -10,7 +10,7 @@ type AppHealth struct {
 	Failing, Refused bool
 	// Starting is set if no check of this process has succeeded yet.
 	Starting bool
-	// FlapCount counts how often the app has become unhealthy, each time within 10 minutes of the
-	// previous time. It is 0 once 10 minutes have passed, and at most 1000.
+	// FlapCount counts how often the app has become unhealthy, each time within 10 minutes of the previous time. It
+	// is reset to 0 after 10 minutes, and capped at 1000.
 	FlapCount uint32
 }

@@ -42,8 +42,8 @@ func (s *State) Backup() ([]byte, error) {
 	return append(backup, state...), nil
 }
 
-// OpenBackup returns the state in a backup. For any other content, also a truncated or
-// modified backup, the error is ErrNoBackup.
+// OpenBackup returns the state in a backup. For any other content, including a truncated or modified backup, the
+// error is ErrNoBackup.
 func OpenBackup(data []byte) (*State, error) {
 	if len(data) > MaxBackup {
 		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrNoBackup, MaxBackup)

@@ -54,14 +54,14 @@ func (w *writer) writeTiming(timing Timing) {
 	w.byte(byte(timing.RebalanceMode))
 }
 
-// reader decodes values from the beginning of buf. After the first error, every read returns a
-// zero value, so a decoder needs to check the error only once, with finish. All errors wrap
-// ErrCorrupt. The encoding of a value is unique: the reader rejects padded numbers and other
-// alternatives, so that equal states have equal bytes on every node.
+// reader decodes values from the beginning of buf. After the first error, every read returns a zero
+// value, so a decoder needs to check the error only once, with finish. All errors wrap ErrCorrupt.
+// Encodings are unique: the reader rejects padded numbers and other alternatives, so that equal
+// states have equal bytes on every node.
 type reader struct {
 	buf     []byte
 	err     error
-	version FormatVersion // of the encoding, once formatVersion has read it
+	version FormatVersion // of the encoding, once readFormatVersion has read it
 }
 
 // fail records an error, unless there is one already, and drops the remaining input.
@@ -183,7 +183,7 @@ func (r *reader) readShardMap() *shardmap.Map {
 	return m
 }
 
-// finish returns the first error of all reads. Bytes that no read has consumed are also an error.
+// finish returns the first error of all reads. Unread bytes are also an error.
 func (r *reader) finish() error {
 	if r.err == nil && len(r.buf) > 0 {
 		r.fail(fmt.Sprintf("%d bytes too many", len(r.buf)))

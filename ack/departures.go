@@ -9,9 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// When a shard moves to another node, the app of the previous owner may keep an old copy of its
-// state in memory. An app with hooks drops that copy. An app without hooks must not get the
-// shard back before the app has restarted (docs/internals/protocol-returns.md).
+// When a shard moves to another node, the previous owner's app may keep stale state in memory. An
+// app with hooks drops that state. An app without hooks must not get the shard back before the app
+// has restarted (docs/internals/protocol-returns.md).
 //
 // For each node whose app falls under this rule, the state contains the shards that have left the
 // node, one bit for each shard. The node reports in its heartbeats which map it had applied before its
@@ -19,8 +19,8 @@ import (
 // node with that map or an earlier one are then forgotten, since the app process cannot hold them.
 
 const (
-	// maxDepartures is the maximum number of sets of one node. A further set makes the two oldest
-	// sets one. Some shards are then barred from the node for longer than necessary.
+	// maxDepartures is the maximum number of sets of one node. Beyond that, the two oldest sets are
+	// merged, which bars some shards from the node longer than necessary.
 	maxDepartures = 4
 	// maxFormerDepartures is the maximum number of nodes outside the map with recorded departures.
 	// The node whose shards left longest ago is removed first.
@@ -43,7 +43,7 @@ type departures struct {
 
 // AppReport is the report of a node about restarts of its app.
 type AppReport struct {
-	// Node is the id of the app instance, as shardmap.InstanceID returns it.
+	// Node is the ID of the app instance, as returned by shardmap.InstanceID.
 	Node shardmap.NodeID
 	// ReturnsNeedRestart is set if shards that left the app return only after it has restarted.
 	ReturnsNeedRestart bool
@@ -110,7 +110,7 @@ func (dp *departures) applyReport(report AppReport) bool {
 		return true
 	}
 	departed := dp.byNode[report.Node]
-	expired := 0 // number of sets that left before the start of the app process; the oldest come first
+	expired := 0 // number of sets that left before the app process started, which come first
 	for expired < len(departed) && departed[expired].epoch <= report.StartedAfter {
 		expired++
 	}
@@ -119,8 +119,8 @@ func (dp *departures) applyReport(report AppReport) bool {
 }
 
 // forget removes the recorded departures of a node, or of one instance of it, after an operator has
-// confirmed that its app holds no old copy. name is NODE or NODE/INSTANCE (shardmap.InstanceName).
-// index is the index of the log entry.
+// confirmed that its app holds no stale state. name is NODE or NODE/INSTANCE
+// (shardmap.InstanceName). index is the index of the log entry.
 func (dp *departures) forget(name shardmap.NodeID, index uint64) {
 	node, instance, isNamed := shardmap.ParseInstance(name)
 	isMatch := func(id shardmap.NodeID) bool {
@@ -130,7 +130,8 @@ func (dp *departures) forget(name shardmap.NodeID, index uint64) {
 	byNode := maps.Clone(dp.byNode)
 	for id, departed := range dp.byNode {
 		if isMatch(id) && len(departed) > 0 {
-			// A nil list keeps the entry, because shards still return to this app only after a restart.
+			// A nil list keeps the entry, because shards may still return to this app only after a
+			// restart.
 			byNode[id], dp.index = nil, index
 		}
 	}
@@ -174,9 +175,9 @@ func addDeparture(departed []departedShards, added departedShards) []departedSha
 	return departed[1:]
 }
 
-// limit bounds the nodes for which isMember returns false, in the same way on every node. It removes
-// the nodes whose shards left longest ago. It keeps the nodes that have just reported, because
-// otherwise the leader would submit their next report again. byNode must have been copied.
+// limit bounds the nodes for which isMember returns false, identically on every node. It removes
+// the nodes whose shards left longest ago, but keeps those that have just reported, because the
+// leader would otherwise resubmit their next report. byNode must have been copied.
 func (dp *departures) limit(reported []AppReport, isMember func(shardmap.NodeID) bool) {
 	limit := maxFormerDepartures
 	var removable []shardmap.NodeID
@@ -212,8 +213,8 @@ func (dp *departures) lastDeparture(node shardmap.NodeID) shardmap.Epoch {
 	return departed[len(departed)-1].epoch
 }
 
-// IsBarred reports whether the shard has left the app instance with the given id, as
-// shardmap.InstanceID returns it. The app must restart before the shard may return. It is also true
+// IsBarred reports whether the shard has left the app instance with the given ID (see
+// shardmap.InstanceID), so that the app must restart before the shard may return. It is also true
 // for a shard that has returned.
 func (s *State) IsBarred(node shardmap.NodeID, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(s.departures.byNode[node], func(departed departedShards) bool { return departed.shards.Has(shard) })

@@ -5,8 +5,8 @@
 //
 // This package contains what both sides of the protocol share: the replicated state, the log
 // entries and the messages. It is pure: no goroutine, clock, lock or I/O. Package node runs the
-// machines of its sub-packages over Raft and TCP. The example of this package contains the
-// whole loop in small.
+// machines of its sub-packages over Raft and TCP. The example of this package shows the whole loop
+// on a small scale.
 //
 // docs/internals/protocol.md defines the terms, the guarantees and the rules, and explains what
 // breaks without each rule. Comments refer to them as "G1", "rule N" and "why N".
@@ -69,7 +69,7 @@
 //
 // Messages: they may be lost, late, repeated or out of order. They must not be forged, because the
 // machines believe what a heartbeat says about its sender and what a response says about the
-// leader. As a result, the transport must authenticate the sender.
+// leader. The transport must therefore authenticate the sender.
 //
 // # Errors and limits
 //

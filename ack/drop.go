@@ -38,8 +38,8 @@ func (c DropCause) String() string { return enumName(causeNames[:], uint8(c), "C
 // node must first prove that it keeps up again.
 func (c DropCause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
-// IsRepeatable reports whether consecutive drops for this cause make the node wait longer each time before it
-// returns.
+// IsRepeatable reports whether consecutive drops for this cause make the node wait longer each time
+// before it may return.
 func (c DropCause) IsRepeatable() bool { return c.MissedRound() || c == CauseUnreachable }
 
 // KeepsLease reports whether the dropped node keeps its lease until it has drained and acknowledged the
@@ -109,8 +109,8 @@ func (dr dropRecords) without(node shardmap.NodeID) dropRecords {
 	return drops
 }
 
-// limit bounds the records, in the same way on every node. It removes records that are not
-// in force before others, and old ones before new ones.
+// limit bounds the records, identically on every node. It removes records that are not in force
+// first, and older ones before newer ones.
 func (dr dropRecords) limit() {
 	if len(dr) <= maxDrops {
 		return

@@ -11,13 +11,13 @@ import (
 // maxFormerMembers bounds the previous members in a State.
 const maxFormerMembers = 16
 
-// formerMembers contains previous members, and the first map without them. Epoch 0 means that an
-// operator has removed a member of the committed map.
+// formerMembers contains previous members, and the first map without them. Epoch 0 marks a member of the committed
+// map that an operator has removed.
 type formerMembers map[shardmap.NodeID]shardmap.Epoch
 
-// FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node
-// that left as planned has no drop in force (see IsDropped). Any other previous member failed. The
-// log must contain both, because nodes that joined later have no other source.
+// FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node that left as planned
+// has no drop in force (see IsDropped). Any other previous member failed. The log must contain both, because nodes
+// that joined later have no other source of them.
 func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	for _, id := range slices.Sorted(maps.Keys(s.formerMembers)) {
 		if s.formerMembers[id] > 0 {

@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-// MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
+// MaxMessage is the maximum size of an encoded Heartbeat or Answer, in bytes.
 const MaxMessage = 4608
 
 // MaxUnacquired is the maximum length of Heartbeat.UnacquiredShards and of Heartbeat.KeptShards.
@@ -16,8 +16,8 @@ const MaxUnacquired = 256
 // MaxUnreachable is the maximum length of Heartbeat.Unreachable.
 const MaxUnreachable = 32
 
-// Echo identifies a response of a leader. With a number alone, the next leader could take the
-// echo for one of its own, later answers (why 6).
+// Echo identifies a response of a leader. With the number alone, the next leader could mistake the
+// echo for one of its own later answers (why 6).
 type Echo struct{ Term, Number uint64 }
 
 // Heartbeat is the message that a node sends to the leader every Pace.Heartbeat, and

@@ -15,11 +15,11 @@ const (
 	stuckAttempts     = 3
 	defaultStuckAfter = 5 * time.Second
 	// waitingAfter is the time after which a shard with a failed acquire call is reported as
-	// waiting. hangingAfter is the time for a shard whose call has no result yet.
+	// waiting. hangingAfter is the corresponding time for a shard whose call has no result yet.
 	waitingAfter = 2 * time.Second
 	hangingAfter = 10 * time.Second
-	// The backoff is the time for which a node does not get back a shard that its app failed to
-	// acquire. It doubles with each failure, from defaultFirstBackoff to maxBackoff.
+	// The backoff is how long a node does not get back a shard that its app failed to acquire. It
+	// doubles with each failure, from defaultFirstBackoff to maxBackoff.
 	defaultFirstBackoff = 30 * time.Second
 	maxBackoff          = 10 * time.Minute
 	// failureUpdateInterval is the time between two updates, so that shards that fail together are
@@ -27,8 +27,8 @@ const (
 	failureUpdateInterval = time.Second
 )
 
-// acquireFailures tracks the shards that the app fails to acquire. It is part of the node and not
-// of the leader, so that the backoff continues under a new leader.
+// acquireFailures tracks the shards that the app fails to acquire. It belongs to the node rather
+// than the leader, so that the backoff survives a change of leader.
 type acquireFailures struct {
 	stuckAfter time.Duration // minimum time for which a shard must fail before it should move
 	backoff    backoff
@@ -37,9 +37,9 @@ type acquireFailures struct {
 
 	// Values of the next heartbeat.
 	reported     []shardmap.Shard // shards that this node should not own, ascending
-	waitingCount int              // number of shards that wait for their acquire for a long time
-	// acquiresNone is set if all recent attempts failed, so the node should get no more shards. It
-	// ends with a successful call.
+	waitingCount int              // number of shards that have waited a long time for their acquire
+	// acquiresNone is set if all recent attempts failed, so that the node should get no more
+	// shards. A successful call clears it.
 	acquiresNone bool
 
 	// failureCount is the number of times that acquiresNone began or a probe failed. The backoff is
@@ -59,7 +59,7 @@ type acquireFailures struct {
 
 // failedShard is a shard that the app has failed to acquire.
 type failedShard struct {
-	failureCount int           // number of its failures, from which the backoff is computed
+	failureCount int           // number of failures, which determines the backoff
 	stillFailing bool          // the node owns the shard, and the app still fails
 	backoffUntil time.Duration // when the node may own the shard again; set once stillFailing is false
 }
@@ -136,8 +136,8 @@ func (af *acquireFailures) isStuck(now time.Duration, held *heldShard) bool {
 	return held.acquireFailures >= stuckAttempts && age >= af.stuckAfter
 }
 
-// isWaiting reports whether an acquiring shard counts as waiting in heartbeats. The node must have a
-// lease: without it no call starts, so the wait is not due to the app.
+// isWaiting reports whether an acquiring shard counts as waiting in heartbeats. The node must have
+// a lease, because no call starts without one, so the wait would not be the app's fault.
 func (af *acquireFailures) isWaiting(now time.Duration, held *heldShard) bool {
 	age := now - held.phaseSince
 	fails := held.acquireFailures > 0 && age >= min(waitingAfter, af.stuckAfter)
@@ -219,7 +219,7 @@ func (af *acquireFailures) markStuck(shard shardmap.Shard) {
 
 // updateAcquiresNone decides whether the app is unable to acquire anything: shards are stuck, and
 // no call has succeeded since the acquire of the first of them began. A single stuck shard is proof
-// only if no shard serves.
+// only if no shard is serving.
 func (af *acquireFailures) updateAcquiresNone(now time.Duration, counts acquireCounts) {
 	if af.acquiresNone {
 		return
@@ -237,8 +237,8 @@ func (af *acquireFailures) updateAcquiresNone(now time.Duration, counts acquireC
 	}
 }
 
-// updateProbe schedules the probe of a node whose app acquires nothing. It returns true if the probe
-// is due. As long as a shard is stuck, its own calls are repeated, and no probe is needed.
+// updateProbe schedules the probe of a node whose app acquires nothing. It returns true if the
+// probe is due. While a shard is stuck, its own calls are retried and no probe is needed.
 func (af *acquireFailures) updateProbe(now time.Duration, counts acquireCounts) (due bool) {
 	switch {
 	case !af.acquiresNone:
@@ -252,7 +252,7 @@ func (af *acquireFailures) updateProbe(now time.Duration, counts acquireCounts) 
 	return false
 }
 
-// callEnded applies the result of a call, if the call is the probe.
+// callEnded applies the result of a call if it was the probe.
 func (af *acquireFailures) callEnded(now time.Duration, call *runningCall, result HookResult) {
 	if call.Seq != af.probeSeq {
 		return

@@ -28,13 +28,13 @@ type Agent struct {
 	// State that leaders have reported.
 	leaseTerm       uint64        // term of the lease at the last poll; zero means that there was none
 	supersedingBoot uint64        // a higher boot of this node that the leader knows; zero means none
-	duplicateSince  time.Duration // when the leader began to refuse this node for another process; zero means that it does not
+	duplicateSince  time.Duration // since when the leader has refused this node because of another process; zero if it does not
 	mapUnchanged    bool          // no node is left to take the shards of this leaving node
 	upToDate        bool          // a leader has confirmed that this node has the last proposal
 
 	// The stop of the node.
 	restarting     bool          // it has stopped admitting requests, and its shards wait for its next process
-	stoppingSince  time.Duration // when it stopped admitting requests; zero means that it has not
+	stoppingSince  time.Duration // when it stopped admitting requests; zero if it has not
 	voidedLeaseEnd time.Duration // end of the lease that was voided for Stopping; zero means none
 	stopped        bool          // it has permanently stopped admitting and running requests
 }
@@ -52,11 +52,10 @@ func New(options Options, now time.Duration) *Agent {
 	return a
 }
 
-// Poll checks all inputs and acts on them. The caller must call it at the time that Due returns. It
-// must also call it immediately after HeartbeatNow, AdvanceHeartbeat, HandleAnswer, HookEnded and
-// ShardNotAcquired, after a new state, and after the end of a request that CountRunning or
-// CountRequests counted. now is the time at which the clock was read last. The agent itself reads
-// no clock.
+// Poll checks all inputs and acts on them. It must be called at the time returned by Due, and
+// immediately after HeartbeatNow, AdvanceHeartbeat, HandleAnswer, HookEnded and ShardNotAcquired,
+// after a new state, and after the end of a request counted by CountRunning or CountRequests. now
+// is the last reading of the clock; the agent itself reads no clock.
 //
 // The order of these steps guarantees G1, one owner at a time:
 //  1. End the lease and publish the routing that stops a shard.
@@ -103,7 +102,7 @@ func (a *Agent) sendReleases(now time.Duration) {
 		return
 	}
 	if gaveUp := a.hooks.delivery.sendDue(now); gaveUp {
-		a.nextHeartbeat = 0 // the acknowledgement contains no digest any more
+		a.nextHeartbeat = 0 // the acknowledgement no longer contains a digest
 	}
 }
 
@@ -127,7 +126,7 @@ func (a *Agent) publishLease() {
 		a.publishRouting(a.follower.State())
 	}
 	if hadLease && !hasLease {
-		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
+		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately, because the lease may have ended only because a busy machine looks paused
 	}
 }
 
@@ -153,7 +152,7 @@ func (a *Agent) publishRouting(state *ack.State) {
 	a.options.Gate.PublishRouting(routing)
 }
 
-// applyState makes the given state the one by which the node routes and drains.
+// applyState makes the node route and drain according to the given state.
 func (a *Agent) applyState(now time.Duration, state *ack.State) {
 	if state != a.follower.State() {
 		a.publishRouting(state)
@@ -216,7 +215,7 @@ func (a *Agent) abortOverdue(now time.Duration) {
 }
 
 // MarkRunning reports, before Poll and HandleAnswer, that the process was running until now, even
-// if these calls are late. A busy machine is not a paused one, so the lease is kept.
+// if these calls are late. The lease is then kept, because a busy machine is not a paused one.
 func (a *Agent) MarkRunning(now time.Duration) { a.holder.MarkRunning(now) }
 
 // Boot returns the boot under which the node sends heartbeats.
@@ -234,9 +233,9 @@ func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
 // LeaseRemaining returns the rest of the lease, zero without one.
 func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holder.Remaining(now) }
 
-// LeaseTerm returns the term of the leader that granted the current lease, zero without one.
-// A response may have shown that the process was paused, which ends the lease early; requests
-// see that after the next Poll.
+// LeaseTerm returns the term of the leader that granted the current lease, zero without one. A
+// response may show that the process was paused, which ends the lease early; requests notice this
+// after the next Poll.
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
 
 // Timing returns the timing of the cluster as far as the log of the node contains it.
@@ -250,8 +249,8 @@ func (a *Agent) Timing() ack.Timing {
 // MapUnchanged reports whether no node is left to take the shards of this leaving node.
 func (a *Agent) MapUnchanged() bool { return a.mapUnchanged }
 
-// Stopped reports whether the node has stopped admitting and running requests permanently, and
-// sends a goodbye.
+// Stopped reports whether the node has permanently stopped admitting and running requests and says
+// goodbye in its heartbeats.
 func (a *Agent) Stopped() bool { return a.stopped }
 
 // IsUpToDate reports whether a leader has confirmed that this node has the last proposal, so its

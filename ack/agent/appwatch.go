@@ -2,19 +2,19 @@ package agent
 
 import "shardway/shardmap"
 
-// AppWatch determines since which committed map the app's current process has run. If a
-// shard left the node with a later map, that process may hold an old copy of its state. AppWatch
-// uses the results of health checks. An app may report its instance, a text that identifies its
-// process. Such an app has restarted only if the instance changes. AppWatch cannot detect a
-// restart between two checks if no connection is refused and the app reports no instance.
+// AppWatch determines since which committed map the app's current process has run. If a shard left
+// the node with a later map, that process may hold stale state of the shard. AppWatch uses the
+// results of health checks. An app may report its instance, a text that identifies its process, in
+// which case it has restarted only if the instance changes. AppWatch cannot detect a restart
+// between two checks if no connection is refused and the app reports no instance.
 //
 // One process of a node has one AppWatch. The caller must serialize the calls.
 type AppWatch struct {
 	// start is when the current app process started, as far as evidence proves it.
 	start appStart
-	// startIfRefused is when the app process started if refused connections mean that the app has
-	// restarted. It is for an app that reports instances, or may do so: such an app may close its
-	// port and continue, so only a new instance proves a restart.
+	// startIfRefused is when the app process started, assuming that refused connections mean a
+	// restart. It is kept apart from start for an app that reports instances, or might: such an app
+	// may close its port and continue, so only a new instance proves a restart.
 	startIfRefused appStart
 
 	// instance is the last instance that the app reported; empty means unknown.
@@ -40,15 +40,15 @@ type appStart struct {
 	// after is the epoch of a committed map that the node had applied before the app process
 	// served anything; zero means that the start is not known.
 	after shardmap.Epoch
-	// noRequestYet is set if the process, or the next one, has had no request yet, so it has served
-	// nothing up to the map that was applied last.
+	// noRequestYet is set while the process, or the next one, has had no request, so that it has
+	// served nothing up to the last applied map.
 	noRequestYet bool
 }
 
 // recordStartAfter records that the process started after the map of the given epoch.
 func (s *appStart) recordStartAfter(epoch shardmap.Epoch) { s.after = max(s.after, epoch) }
 
-// merge adds the knowledge in other, which concerns the same process.
+// merge adds what other knows about the same process.
 func (s *appStart) merge(other appStart) {
 	s.recordStartAfter(other.after)
 	s.noRequestYet = s.noRequestYet || other.noRequestYet
@@ -89,9 +89,8 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, hasLease bool) {
 }
 
 // Refused records that the app refused the connection of a check or a request, so no process of the
-// app was listening. Results may be recorded in a different order than the attempts began. The
-// caller must not call Refused while a connection to the app is open, because the app then still
-// runs.
+// app was listening. Results may be recorded in a different order than the attempts began. Refused
+// must not be called while a connection to the app is open, because the app is then still running.
 func (w *AppWatch) Refused(attempt Attempt) {
 	noConnectionSince := attempt.connectionCount == w.connectionCount
 	nextStart := appStart{after: attempt.committedEpoch, noRequestYet: noConnectionSince}
@@ -119,7 +118,7 @@ func (w *AppWatch) Checked(attempt Attempt, instance string) (store bool) {
 	w.checked = true
 	if instance == "" {
 		if isFirstCheck && w.instance == "" {
-			w.start.merge(w.startIfRefused) // the app reports no instances, so refused connections are proof
+			w.start.merge(w.startIfRefused) // the app reports no instances, so refused connections prove a restart
 		}
 		return false
 	}
@@ -131,15 +130,15 @@ func (w *AppWatch) Checked(attempt Attempt, instance string) (store bool) {
 	return isNew
 }
 
-// instanceChanged records that the app reports a different instance than before, so another process
-// of it runs.
+// instanceChanged records that the app reports a different instance, so that a new process of it is
+// running.
 func (w *AppWatch) instanceChanged(instance string) {
 	switch {
-	case w.instance == "": // nothing to compare with: the app may have closed its port only
+	case w.instance == "": // nothing to compare with: the app may only have closed its port
 		w.startIfRefused = appStart{}
 	case w.sawInstance && w.hadLease:
 		w.start.recordStartAfter(w.instanceSeenEpoch)
-	default: // it started after the last check of an earlier process of the node
+	default: // it started after the last check by an earlier process of the node
 		w.start.merge(appStart{after: w.firstLeaseEpoch, noRequestYet: !w.hadLease})
 	}
 	w.start.merge(w.startIfRefused)

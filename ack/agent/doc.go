@@ -51,14 +51,14 @@
 //		a.Poll(now, agent.Observation{State: newest(), …})
 //	}
 //
-// Answers, hook results and requests of the app are inputs. Everything else is a hint, because Poll
-// checks all its inputs: a hint may be late, repeated or unnecessary, and a lost one costs a tick.
-// Poll sends heartbeats with Options.SendHeartbeat and controls requests with the Gate. It waits
-// for neither.
+// Answers, hook results and requests of the app are inputs. Everything else is only a hint, because
+// Poll checks all its inputs: a hint may be late, repeated or unnecessary, and losing one costs a
+// tick. Poll sends heartbeats with Options.SendHeartbeat and controls requests with the Gate. It
+// waits for neither.
 //
 // The Poll after HandleAnswer acts on the response. The AnswerResult is for the process: it must
-// stop after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be
-// used any more. The other results are for logs and status.
+// stop after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must no longer
+// be used. The other results are for logs and status.
 //
 // With Options.Hooks, hook calls inform the app about the shards that it acquires, releases or has
 // lost. Poll starts the calls with App.StartCall and does not wait for them. HookEnded reports each
@@ -79,13 +79,13 @@
 // first heartbeat, because the leader takes a refused redial as evidence of a crash.
 //
 // Gate: it counts a request before it checks routing and lease. The agent publishes before it asks
-// for the count, so one of the two sees the other. In the opposite order a request could slip in
-// between, and the node would acknowledge while the request runs. A request counts until nothing of
-// it runs any more. Admission ends with the lease by the clock, not with the Poll that detects the
-// end. Forwarding needs no lease.
+// for the count, so one of the two sees the other. In the opposite order, a request could slip in
+// between, and the node would acknowledge while the request runs. A request counts until no part of
+// it is running. Admission ends when the lease does, by the clock, not with the Poll that notices.
+// Forwarding needs no lease.
 //
-// App: each Call has one result. The App reports it when nothing of the call runs any more, even
-// after CancelCall. CountRequests counts like the Gate.
+// App: each Call has exactly one result, reported once no part of the call is running, even after
+// CancelCall. CountRequests counts like the Gate.
 //
 // A node remembers its last 64 heartbeats. A response to an older one grants nothing.
 package agent

@@ -16,13 +16,13 @@ type Follower struct {
 	drainTimeout time.Duration // time for requests of moving shards
 	state        *ack.State    // the newest state of the log
 
-	acked    shardmap.Epoch // the last proposal that this boot has applied and drained for; zero means none
-	draining shardmap.Epoch // the proposal that the node drains for; zero means that there is nothing to drain
+	acked    shardmap.Epoch // the last proposal that this boot applied and drained for; zero means none
+	draining shardmap.Epoch // the proposal that the node is draining for; zero if there is nothing to drain
 
 	// abortAt is when the requests for moving shards must be aborted. earlierAbortTimes contains
-	// earlier times for shards that a replaced proposal moved already. The replacing proposal does
-	// not give their requests more time. Otherwise frequent map changes could keep these requests
-	// running, and the round open, for an unlimited time.
+	// earlier times for shards that a replaced proposal already moved. The new proposal does not
+	// give their requests more time, because frequent map changes could otherwise keep these
+	// requests running, and the round open, indefinitely.
 	abortAt           time.Duration
 	earlierAbortTimes map[shardmap.Shard]time.Duration
 	nextAbortAt       time.Duration // the earliest time that AbortDue has not reported yet
@@ -50,13 +50,13 @@ func (f *Follower) ApplyState(now time.Duration, state *ack.State) (drain bool) 
 	}
 	f.earlierAbortTimes = f.continuedAbortTimes(state)
 	f.state, f.draining, f.abortAt = state, last, now+f.drainTimeout
-	f.scheduleAbort(-1) // also a time that has passed already
+	f.scheduleAbort(-1) // even a time that has already passed
 	return true
 }
 
 // continuedAbortTimes returns the abort times of shards that two proposals take from this node: the
-// proposal for which the node drains now, and the last proposal of next. nil means that the node
-// does not drain.
+// one that the node is draining for, and the last proposal of next. It returns nil if the node is
+// not draining.
 func (f *Follower) continuedAbortTimes(next *ack.State) (times map[shardmap.Shard]time.Duration) {
 	if f.draining == 0 {
 		return nil
@@ -92,8 +92,8 @@ func (f *Follower) scheduleAbort(now time.Duration) {
 	}
 }
 
-// MayRun reports whether requests for the shard may still run here. All other requests must end
-// before the node acknowledges. While the key configuration changes, no request may run.
+// MayRun reports whether requests for the shard may still run here. All others must end before the
+// node acknowledges. While the key configuration changes, no request may run.
 func (f *Follower) MayRun(shard shardmap.Shard) bool {
 	return !f.state.ChangesKeyConfig() && f.WillOwn(shard)
 }

@@ -9,10 +9,9 @@ import (
 
 const (
 	// burstInterval, maxBurst and minBurst define the fast start with a new leader: a few
-	// heartbeats in quick succession get the node its lease within a few round trips. It sends
-	// at least minBurst of them even if it has the lease immediately, because the first lease of a
-	// boot requires a later quorum time, so other nodes need the further confirmations of this
-	// voter.
+	// heartbeats in quick succession get the node its lease within a few round trips. It sends at
+	// least minBurst of them even if it gets the lease at once: the first lease of a boot requires
+	// a later quorum time, for which other nodes need further confirmations from this voter.
 	burstInterval = 10 * time.Millisecond
 	maxBurst      = 8
 	minBurst      = 4
@@ -89,8 +88,8 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 		a.hooks.handleAnswer(now, answer, a.stopped)
 	}
 	if answer.Term != a.answerTerm {
-		// A new leader grants nothing until a heartbeat echoes one of its responses, and
-		// the lease of the previous leader is running out.
+		// A new leader grants nothing until a heartbeat echoes one of its responses, while the
+		// previous leader's lease is running out.
 		a.answerTerm, a.burstCount = answer.Term, 0
 		a.nextHeartbeat = now
 	}
@@ -114,9 +113,9 @@ func (a *Agent) applyRefusal(now time.Duration, answer ack.Answer) AnswerResult 
 	return AnswerIgnored
 }
 
-// scheduleNextHeartbeat continues the fast start with a new leader. Otherwise it decides whether the
-// node confirms the response (Options.ConfirmsAnswers). The burst continues even with a lease:
-// that lease may be from a leader that is gone, and the new one may not be ready to grant yet.
+// scheduleNextHeartbeat continues the fast start with a new leader. Otherwise it decides whether
+// the node confirms the response (Options.ConfirmsAnswers). The burst continues even with a lease,
+// which may come from a leader that is gone while the new one is not yet ready to grant.
 func (a *Agent) scheduleNextHeartbeat(now time.Duration, answer ack.Answer) {
 	_, hasLease := a.holder.LeaseEnd()
 	needsLease := !a.options.Gateway && (!hasLease || answer.ServeFor <= 0)
@@ -140,7 +139,7 @@ func (a *Agent) bootSuperseded(knownBoot uint64) AnswerResult {
 	return BootSuperseded
 }
 
-// duplicateFound records that another process uses this node id. If that lasts, it is a
+// duplicateFound records that another process uses this node id. If this persists, it is a
 // configuration error.
 func (a *Agent) duplicateFound(now time.Duration, duplicateAddr string) AnswerResult {
 	if duplicateAddr == "" {

@@ -6,8 +6,8 @@ import (
 	"shardway/shardmap"
 )
 
-// heldShard is the state of one shard at the app: whether the app has loaded it (acquire) or written
-// it (release). The zero value has the phase HookGone.
+// heldShard is the state of one shard at the app: whether the app has loaded (acquired) or written
+// (released) it. The zero value has the phase HookGone.
 type heldShard struct {
 	// epoch is the ownership epoch to which all other fields refer: the epoch of the map in which
 	// this node became the owner.
@@ -28,7 +28,7 @@ type heldShard struct {
 	// abortedRequests counts the requests that were aborted for the current move.
 	abortedRequests int
 
-	// lostCallDue is set if a lost call must be sent. It is retried until lostCallDeadline.
+	// lostCallDue is set if a lost call must be sent. The call is retried until lostCallDeadline.
 	lostCallDue      bool
 	lostCallDeadline time.Duration
 }
@@ -50,7 +50,7 @@ type phaseState struct {
 
 	// Releasing.
 	releaseAttempted bool // a release call was sent, so the app may have released the shard
-	appResponded     bool // the app has responded with an error before the timeout
+	appResponded     bool // the app responded with an error before the timeout
 }
 
 // isGone reports whether the app holds nothing, as far as known.
@@ -61,8 +61,8 @@ func (hs *heldShard) setPhase(now time.Duration, phase HookPhase) {
 	hs.phaseState = phaseState{phase: phase, phaseSince: now, nextAttempt: now, maxBatch: MaxHookShards}
 }
 
-// beginAcquiring begins to acquire a gone shard that the node owns. If the ownership epoch is
-// another one, another node has owned the shard in between, so all earlier state is void.
+// beginAcquiring starts acquiring a gone shard that the node owns. If the ownership epoch has
+// changed, another node has owned the shard in between, so all earlier state is void.
 func (hs *heldShard) beginAcquiring(now time.Duration, ownership shardOwnership) {
 	if !ownership.isOwnerUnder(hs.epoch) {
 		hs.appMayHold, hs.served = false, false
@@ -100,7 +100,8 @@ func (hs *heldShard) countAcquireFailure(causedTimeout bool) {
 }
 
 // recordError stores the error of a failed call for status and events. responded is set if the app
-// responded before the timeout: its error explains more than a timeout, which does not replace it.
+// responded before the timeout. Its error explains more than a timeout, so a later timeout does not
+// replace it.
 func (hs *heldShard) recordError(reason string, responded bool) {
 	if responded || !hs.appResponded {
 		hs.lastError = reason

@@ -20,15 +20,14 @@ const MaxHookCalls = 64
 // how often; App performs one attempt. The agent calls it from its own methods. No method may
 // block or call the agent.
 //
-// For each Call there must be exactly one Agent.HookEnded, after the call has ended as far as
-// the node can detect. A call to an app in another process has ended when its connection is
-// closed. A call to an app in the process of the node has ended when the function has
-// returned. Until
-// then the call counts as running. The node then does not acknowledge a map that moves a shard
-// of the call, and sends no goodbye (ack.Heartbeat.Goodbye).
+// For each Call there must be exactly one Agent.HookEnded, after the call has ended as far as the
+// node can tell. A call to an app in another process has ended when its connection is closed, and a
+// call to an app in the node's process when the function has returned. While a call is running, the
+// node does not acknowledge a map that moves one of its shards, and does not say goodbye
+// (ack.Heartbeat.Goodbye).
 type App interface {
 	// StartCall starts an attempt. The app may receive calls in a different order than they were
-	// started. Therefore it must store the highest Seq of each shard and ignore lower ones. Two calls
+	// started, so it must store the highest Seq of each shard and ignore lower ones. Two calls
 	// never name the same shard at the same time.
 	StartCall(HookCall)
 	// CancelCall cancels the attempt with the given Seq as soon as possible; its result follows. It
@@ -64,9 +63,9 @@ type HookCall struct {
 	Kind HookKind
 	// Instance is the app instance that gets the call. It holds all of the shards.
 	Instance shardmap.Instance
-	// Seq is the sequence number that identifies the call. It increases with each call, also across
-	// restarts, because it consists of the boot (incarnation number) and a counter. It stays below 2^53
-	// for the first two million boots. On another disk the numbers start again.
+	// Seq is the sequence number that identifies the call. It increases with each call, even across
+	// restarts, because it consists of the boot (incarnation number) and a counter. It stays below
+	// 2^53 for the first two million boots. On a new disk the numbers start over.
 	Seq uint64
 	// Map is the epoch of the map that caused the call: for a release the proposal that moves
 	// the shards, for an acquire the committed map, and for a lost call the last known map.
@@ -87,16 +86,15 @@ type HookShard struct {
 
 	// Fields of a release.
 
-	// To is the next owner, as shardmap.InstanceID returns it; empty means that none is known.
+	// To is the next owner, as returned by shardmap.InstanceID; empty if unknown.
 	To shardmap.NodeID
 	// Cut is the number of requests for the shard that were aborted for the move.
 	Cut int
 
 	// Fields of an acquire.
 
-	// From is the previous owner, as shardmap.InstanceID returns it; empty means none. It is the
-	// instance itself if Released refers to its
-	// previous process, which restarted in place.
+	// From is the previous owner, as returned by shardmap.InstanceID; empty means none. It is the
+	// instance itself if Released refers to its previous process, which restarted in place.
 	From shardmap.NodeID
 	// Released is true only if From has released the shard and no node has processed a request
 	// for it since, so the state that Note refers to is final. False means unknown.
@@ -104,9 +102,8 @@ type HookShard struct {
 	// Note is the note that the release by From returned; nil if there is none or Released is
 	// false.
 	Note []byte
-	// Again is true if the app may already hold the shard under this epoch. That is so if the
-	// process of the node is new, an earlier attempt failed, or the app has asked for the
-	// call.
+	// Again is true if the app may already hold the shard under this epoch. It may if the node's
+	// process is new, an earlier attempt failed, or the app asked for the call.
 	Again bool
 }
 
@@ -134,14 +131,14 @@ type HookResult struct {
 	Notes map[shardmap.Shard][]byte
 }
 
-// AliveCall informs the app how long it may write. It is sent in addition to the calls issued by the hook
-// machine. The app must count WriteFor from the time of its response to the call PreviousID, not from
-// the arrival of this call. Otherwise a call that is delayed on its way would extend the permission.
+// AliveCall informs the app how long it may write, in addition to the calls issued by the hook
+// machine. The app must count WriteFor from its response to the call PreviousID, not from the
+// arrival of this call, because a delayed call would otherwise extend the permission.
 type AliveCall struct {
 	// ID identifies the call uniquely over all processes.
 	ID string
 	// PreviousID is the ID of the last call to which this process has received a response before it
-	// computed WriteFor. Empty means none: then this call gives no permission to write.
+	// computed WriteFor. Empty means none, in which case this call gives no permission to write.
 	PreviousID string
 	// MapEpoch is the epoch of the committed map.
 	MapEpoch shardmap.Epoch
@@ -168,8 +165,8 @@ type HookOptions struct {
 	// AcquireTimeout bounds each acquire attempt. Attempts are repeated as long as the node
 	// owns the shard.
 	AcquireTimeout time.Duration
-	// StuckAfter is the minimum time for which the app fails to acquire a shard before another
-	// node gets it; zero means 5 s.
+	// StuckAfter is how long the app must fail to acquire a shard before another node gets it; zero
+	// means 5 s.
 	StuckAfter time.Duration
 	// Backoff is the time before the node can get such a shard back; zero means 30 s. It doubles
 	// with each failure.

@@ -12,13 +12,13 @@ const (
 	// The pause between two attempts doubles from minRetryPause to maxRetryPause.
 	minRetryPause = 100 * time.Millisecond
 	maxRetryPause = 2 * time.Second
-	// If a call gets no response, the next call for its shards names fewer shards, by the factor
-	// batchDivisor, so a single shard that makes the app hang soon delays few others.
+	// If a call gets no response, the next calls for its shards are smaller by the factor
+	// batchDivisor, so that a single shard that makes the app hang soon delays only a few others.
 	batchDivisor = 16
 )
 
-// startCalls starts the calls that are due. The routing has been published before, so no
-// further request can arrive for a shard that stopped serving.
+// startCalls starts the calls that are due. The routing has already been published, so no further
+// request can arrive for a shard that stopped serving.
 func (m *hookMachine) startCalls(now time.Duration) {
 	var due [HookLost + 1][]shardmap.Shard // by kind
 	for i := range m.shards {
@@ -32,12 +32,12 @@ func (m *hookMachine) startCalls(now time.Duration) {
 	}
 }
 
-// startCallsOf starts calls of one kind for the due shards, which are sorted. At most MaxHookCalls
-// calls of one kind run at a time for each instance. Kinds have separate limits: releases have little time, and acquires may
-// hang for a long time.
+// startCallsOf starts calls of one kind for the due shards, which are sorted. Up to MaxHookCalls
+// calls of one kind run at a time for each instance. Kinds have separate limits, because releases
+// have little time while acquires may hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
-	// Shards that found no free call in the last update come first. Otherwise shards that fail
-	// repeatedly would starve them.
+	// Shards that found no free call in the last update come first, because repeatedly failing
+	// shards would otherwise starve them.
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
 	m.firstUnstarted[kind] = 0
 	hasUnstarted := false
@@ -97,8 +97,8 @@ func (m *hookMachine) dueCall(now time.Duration, shard shardmap.Shard, held *hel
 	return kind
 }
 
-// neededCall returns the kind of call that the phase of a shard requires; zero means none, or that
-// the call must wait for a lease, for the log or for another call.
+// neededCall returns the kind of call that the phase of a shard requires; zero if there is none, or
+// if the call must wait for a lease, for the log or for another call.
 func (m *hookMachine) neededCall(held *heldShard) HookKind {
 	switch {
 	case held.callSeq != 0: // two calls must not name one shard
@@ -123,14 +123,14 @@ func (m *hookMachine) mayGiveUp(now time.Duration, kind HookKind, shard shardmap
 	}
 	// Requests admitted under this ownership epoch may still reach the app.
 	if m.ownershipOf(shard).isOwnerUnder(held.epoch) && m.options.App.CountRequests(shard) > 0 {
-		m.inputsChanged = true // the end of the request triggers a poll
+		m.inputsChanged = true // the end of the requests triggers a poll
 		return false
 	}
 	return true
 }
 
-// batchSize returns how many of the shards in due, from the first on, the next call may name. It is
-// at least 1, and at most the maxBatch of each of these shards.
+// batchSize returns how many of the first shards in due the next call may name: at least 1, and no
+// more than the maxBatch of any of them.
 func batchSize(shards []heldShard, due []shardmap.Shard) int {
 	limit := MaxHookShards
 	for i, shard := range due {
@@ -258,7 +258,7 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 		held.setPhase(now, HookGone)
 		held.appMayHold, held.lostCallDue = false, false
 		held.released, held.note = true, result.Notes[shard]
-		if result.Absent[shard] { // the app did not hold it, so no state is final
+		if result.Absent[shard] { // the app did not hold it, so there is no final state
 			held.released, held.note = false, nil
 		}
 	case HookLost:
@@ -266,9 +266,9 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 	}
 }
 
-// callFailed applies a failure to one shard, or a result that does not mention the shard.
-// A cancelled call is repeated immediately if the shard still needs it, and is no failure of the
-// app.
+// callFailed applies a failure to one shard, or a result that does not mention the shard. A
+// cancelled call is repeated immediately if the shard still needs it, and does not count as a
+// failure of the app.
 func (m *hookMachine) callFailed(now time.Duration, call *runningCall, result HookResult, shard shardmap.Shard, held *heldShard) {
 	cancelledEarly := call.cancelledEarly(now)
 	held.retryPause = min(max(2*held.retryPause, minRetryPause), maxRetryPause)
@@ -296,8 +296,8 @@ func (m *hookMachine) servesAny() bool {
 	return slices.ContainsFunc(m.acquired, func(epoch shardmap.Epoch) bool { return epoch > 0 })
 }
 
-// abandonAfterRefusal ends a release or a lost call when the app process is gone with its state. A
-// releasing shard moves anyway. An acquire call is retried.
+// abandonAfterRefusal ends a release or lost call when the app process is gone along with its
+// state. A releasing shard moves anyway. An acquire call is retried.
 func (m *hookMachine) abandonAfterRefusal(now time.Duration, kind HookKind, shard shardmap.Shard, held *heldShard) {
 	if kind == HookAcquire {
 		return
@@ -316,10 +316,9 @@ func (a *Agent) HookEnded(result HookResult) {
 	}
 }
 
-// ShardNotAcquired reports that the app does not hold a shard for which it got a request of the
-// given ownership epoch, and that it has not processed the request. The app gets another
-// acquire call, and the node admits no request for the shard until that succeeds. The caller
-// must call Poll afterwards.
+// ShardNotAcquired reports that the app got a request for a shard that it does not hold under the
+// given ownership epoch, and did not process it. The app gets another acquire call, and the node
+// admits no request for the shard until that succeeds. The caller must call Poll afterwards.
 func (a *Agent) ShardNotAcquired(shard shardmap.Shard, epoch shardmap.Epoch) {
 	if m := a.hooks; m != nil && int(shard) < len(m.shards) {
 		m.reportedNotAcquired, m.inputsChanged = append(m.reportedNotAcquired, shardEpoch{shard, epoch}), true

@@ -34,16 +34,16 @@ type hookMachine struct {
 
 	// Shards.
 	shards []heldShard // by shard; empty before the bootstrap of the cluster
-	// acquired contains, by shard, the ownership epoch under which the shard serves; zero means
-	// that it does not. The slice is part of a published Routing, so it is never modified.
+	// acquired contains, by shard, the ownership epoch under which the shard is serving; zero if it
+	// is not. The slice is part of a published Routing, so it is never modified.
 	acquired            []shardmap.Epoch
 	reportedNotAcquired []shardEpoch // shards that the app has reported as not acquired since the last update
 	acquireFailures     acquireFailures
 
 	// Releases, for the open proposal or for the stop of the node.
 	deadlines releaseDeadlines
-	// refusesConns contains the instances of the app that refuse connections, so another release
-	// attempt would fail as well.
+	// refusesConns contains the app instances that refuse connections, so that another release
+	// attempt would also fail.
 	refusesConns      map[shardmap.Instance]bool
 	leaseRecovery     leaseRecovery
 	safeDrain         safeDrain
@@ -73,7 +73,7 @@ type hookInputs struct {
 	// stop.
 	mayRelease      bool
 	stopping        bool // the node must give up all its shards
-	restartsInPlace bool // the stopping node restarts, and its shards wait for its next process
+	restartsInPlace bool // the stopping node will restart, and its shards wait for its next process
 }
 
 // newHookMachine returns the hook machine of a node before its first update.
@@ -91,8 +91,8 @@ func newHookMachine(options HookOptions, process nodeProcess) *hookMachine {
 	}
 }
 
-// update applies new inputs, results and reports to every shard, and starts the calls that are
-// due. It calls publishRouting if other shards serve now. That happens before it counts running
+// update applies new inputs, results and reports to every shard, and starts the calls that are due.
+// It calls publishRouting if the set of serving shards has changed, before it counts running
 // requests and before it starts a call.
 func (m *hookMachine) update(now time.Duration, inputs hookInputs, publishRouting func()) {
 	isDue := m.inputsChanged || inputs != m.inputs || now >= m.nextUpdateAt
@@ -159,7 +159,7 @@ type shardOwnership struct {
 	epoch      shardmap.Epoch // ownership epoch of the owner in the committed map
 	instance   shardmap.Instance
 	isOwner    bool // the committed map assigns the shard to this node
-	keepsShard bool // isOwner, and the node keeps the shard: neither the last proposal nor a stop takes it away
+	keepsShard bool // isOwner, and neither the last proposal nor a stop takes the shard away
 }
 
 // isOwnerUnder reports whether this node owns the shard under the given ownership epoch. Otherwise
@@ -201,13 +201,13 @@ func (m *hookMachine) callDeadline(shard shardmap.Shard) time.Duration {
 	return m.deadlines.callDeadline(m.isMoving(shard))
 }
 
-// advance moves a shard to the next phase if the log, the lease or a deadline requires it. applyResult
-// performs the phase changes that the result of a call causes.
+// advance moves a shard to the next phase if the log, the lease or a deadline requires it. Phase
+// changes caused by the result of a call are made by applyResult.
 func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	ownership := m.ownershipOf(shard)
 	if held.callSeq != 0 {
 		m.cancelObsoleteCall(now, shard, ownership, held)
-		return // the phase changes, and a further call starts, only after the result
+		return // no phase change or further call before the result
 	}
 	switch held.phase {
 	case HookAcquiring:
@@ -242,7 +242,7 @@ func (m *hookMachine) advanceAcquiring(now time.Duration, ownership shardOwnersh
 // advanceServing stops a shard that another node owns or will own.
 func (m *hookMachine) advanceServing(now time.Duration, ownership shardOwnership, held *heldShard) {
 	if !ownership.isOwnerUnder(held.epoch) {
-		held.abandon(now) // the next owner may serve already, so no release
+		held.abandon(now) // the next owner may already be serving, so do not release
 		return
 	}
 	if !ownership.keepsShard {
@@ -273,8 +273,8 @@ func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, 
 	held.abandon(now)
 }
 
-// isReleaseOverdue reports whether a moving shard no longer waits for its release: its time is
-// over, or no release can succeed.
+// isReleaseOverdue reports whether a moving shard no longer waits for its release, because its time
+// is over or no release can succeed.
 func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) bool {
 	if m.refusesConns[m.shards[shard].instance] || now >= m.callDeadline(shard)-m.deadlines.lostCallReserve() {
 		return true
@@ -288,9 +288,9 @@ func (m *hookMachine) isReleaseOverdue(now time.Duration, shard shardmap.Shard) 
 	return m.leaseRecovery.graceExpired || mustAcknowledgeFirst
 }
 
-// cannotGetLease reports whether release calls are impossible because the node has no lease
-// and cannot get one now. Either the node stops, or the last map excludes it, and it gets no lease
-// before it has acknowledged that map.
+// cannotGetLease reports whether release calls are impossible because the node has no lease and
+// cannot get one now. Either the node is stopping, or the last map excludes it and it gets no lease
+// before acknowledging that map.
 func (m *hookMachine) cannotGetLease() bool {
 	return !m.inputs.mayRelease && (m.inputs.stopping || m.inputs.state.IsDropped(m.process.node))
 }
@@ -308,9 +308,9 @@ func (m *hookMachine) cancelObsoleteCall(now time.Duration, shard shardmap.Shard
 func (m *hookMachine) isObsolete(now time.Duration, kind HookKind, shard shardmap.Shard, ownership shardOwnership, held *heldShard) bool {
 	ownsUnderEpoch := ownership.isOwnerUnder(held.epoch)
 	switch kind {
-	case HookAcquire: // the shard moves, and the map change waits for the end of the call
+	case HookAcquire: // the shard moves, and the map change is waiting for the call to end
 		return !ownership.keepsShard || !ownsUnderEpoch
-	case HookRelease: // the next owner may serve already, or no time is left
+	case HookRelease: // the next owner may already be serving, or no time is left
 		return !ownsUnderEpoch || !ownership.keepsShard && m.isReleaseOverdue(now, shard)
 	case HookLost: // the app must acquire the shard again
 		return ownership.keepsShard
@@ -337,9 +337,9 @@ func (m *hookMachine) updateAcquired() bool {
 }
 
 // movesReleased reports whether the hook calls for all moving shards are complete or overdue, and
-// none of them still runs. mayRun returns false for the shards that move. The caller must call
-// movesReleased only after the last request of these shards has ended: the first call starts the
-// time for releases.
+// none of them still runs. mayRun returns false for the shards that move. It must be called only
+// after the last request of these shards has ended, because the first call starts the time for
+// releases.
 func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shard) bool) bool {
 	if started := m.deadlines.startRelease(now); started {
 		m.inputsChanged = true
@@ -359,8 +359,8 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 	return true
 }
 
-// readyToStop reports whether a stopping node that runs no requests may send its goodbye. It may
-// if no hook call runs, no shard waits for one, and the leader has received the release notes.
+// readyToStop reports whether a stopping node that runs no requests may send its goodbye. It may if
+// no hook call is running, no shard waits for one, and the leader has received the release notes.
 // acked is the last acknowledged proposal; zero means none.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
 	if started := m.deadlines.startLeaveNotice(now); started {
@@ -406,8 +406,8 @@ func (m *hookMachine) stopCalls() bool {
 	return len(m.calls.bySeq) == 0
 }
 
-// reboot forgets all hook calls of the previous boot, none of which may still run. Another
-// process may in the meantime have served the same shards under the same epochs, so the app must
+// reboot forgets all hook calls of the previous boot, none of which may still be running. Another
+// process may have served the same shards under the same epochs in the meantime, so the app must
 // acquire them again.
 func (m *hookMachine) reboot(boot uint64) {
 	m.process.reboot(boot)

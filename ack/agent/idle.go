@@ -10,11 +10,11 @@ const (
 	// is far below lease/pauseLeaseDivisor, because a poll may run late.
 	idleLeaseDivisor = 10
 	// Without recent requests, the agent polls at least every lease/quietLeaseDivisor, which saves
-	// wake-ups. On a busy machine the lease may then be voided by mistake, but no request is
-	// affected by that.
+	// wake-ups. On a busy machine, the lease may then be voided by mistake, but this affects no
+	// request.
 	quietLeaseDivisor = 5
 	// maxPollDelay is the longest expected delay of a scheduled poll. Callers check every 10 ms
-	// whether a poll is due, and round times up.
+	// whether a poll is due, rounding up.
 	maxPollDelay = 20 * time.Millisecond
 	// recentRequestHeartbeats is the number of heartbeat intervals for which a request counts as
 	// recent.

@@ -7,9 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// instanceRecovery is the time for which unhealthy instances keep their shards after no instance of
-// the node was healthy. Instances that share a failed dependency recover one after the other, and
-// their shards should not move between them during that time.
+// instanceRecovery is how long unhealthy instances keep their shards after no instance of the node
+// was healthy. Instances that share a failed dependency recover one by one, and their shards should
+// not move back and forth during that time.
 const instanceRecovery = 5 * time.Second
 
 // InstanceCheck is the result of the health checks of one app instance.
@@ -35,15 +35,15 @@ type InstanceHealth struct {
 	App       ack.AppHealth
 }
 
-// InstanceSelector decides which app instances of a node may own shards. An unhealthy instance loses
-// its shards to its siblings, if one of them is healthy. docs/internals/protocol-instances.md
+// InstanceSelector decides which app instances of a node may own shards. An unhealthy instance
+// loses its shards to its siblings if one of them is healthy. docs/internals/protocol-instances.md
 // describes the rules. The zero value is ready to use.
 //
-// It decides only where shards move, and never whether the node may serve one. The caller must
+// It only decides where shards move, never whether the node may serve one. The caller must
 // serialize the calls. Times must be of one clock that never runs backwards.
 type InstanceSelector struct {
 	selected [shardmap.MaxInstances]bool
-	// recoveredAt is, by instance, when it became healthy; negative means that it is not.
+	// recoveredAt is, by instance, when it became healthy; negative if it is not.
 	recoveredAt [shardmap.MaxInstances]time.Duration
 	// noneHealthyAt is when no instance was healthy last; negative means never.
 	noneHealthyAt time.Duration
@@ -86,8 +86,8 @@ func (is *InstanceSelector) Update(now time.Duration, checks []InstanceCheck, ow
 	return InstanceHealth{Instances: is.set(), App: ack.AppHealth{Failing: !anyPasses, FlapCount: is.failures.Count(now)}}
 }
 
-// noneIsHealthy returns the health of an app without a healthy instance. The set of instances
-// stays, because a move would help no request.
+// noneIsHealthy returns the health of an app without a healthy instance. The set of instances is
+// kept, because moving shards would help no request.
 func (is *InstanceSelector) noneIsHealthy(now time.Duration, checks []InstanceCheck) InstanceHealth {
 	if !is.noneHealthy {
 		is.noneHealthy = true

@@ -11,8 +11,8 @@ import (
 const maxSentHeartbeats = 64
 
 // LeaseHolder holds the lease of a node: its permission to admit requests for its own shards. It
-// only uses the durations in the responses of leaders, and has no timing of its own. The zero
-// LeaseHolder is not usable; see NewLeaseHolder.
+// only uses the durations in leaders' responses, and has no timing of its own. The zero LeaseHolder
+// is not usable; see NewLeaseHolder.
 type LeaseHolder struct {
 	boot uint64 // under which the node sends heartbeats
 
@@ -48,8 +48,8 @@ func NewLeaseHolder(boot uint64, now time.Duration) *LeaseHolder {
 func (h *LeaseHolder) Boot() uint64 { return h.boot }
 
 // Reboot raises the boot within the same process. It voids the lease and forgets earlier
-// heartbeats. No request that was admitted under the old boot may still run, because the leader
-// concludes from a new boot that the old one has stopped serving.
+// heartbeats. No request admitted under the old boot may still be running, because the leader
+// infers from a new boot that the old one has stopped serving.
 func (h *LeaseHolder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return
@@ -59,8 +59,8 @@ func (h *LeaseHolder) Reboot(boot uint64) {
 	h.sentHeartbeats = [maxSentHeartbeats]sentHeartbeat{}
 }
 
-// NextHeartbeat records the send time of the next heartbeat: the lease that answers it counts
-// from then. It returns the number and the echo to send.
+// NextHeartbeat records the send time of the next heartbeat, from which the resulting lease counts.
+// It returns the number and the echo to send.
 func (h *LeaseHolder) NextHeartbeat(now time.Duration) (number uint64, echo ack.Echo) {
 	h.lastNumber++
 	h.sentHeartbeats[h.lastNumber%maxSentHeartbeats] = sentHeartbeat{h.lastNumber, now}
@@ -91,7 +91,7 @@ func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, answer ac
 func (h *LeaseHolder) extendLease(now time.Duration, answer ack.Answer) {
 	sent := h.sentHeartbeats[answer.HeartbeatNumber%maxSentHeartbeats]
 	if sent.number != answer.HeartbeatNumber {
-		return // too old: its send time is not known any more
+		return // too old: its send time is no longer known
 	}
 	leaseEnd := sent.sentAt + answer.ServeFor
 	if leaseEnd <= now {
@@ -123,8 +123,8 @@ func (h *LeaseHolder) oldestUnanswered() (sentAt time.Duration, ok bool) {
 	return h.sentHeartbeats[number%maxSentHeartbeats].sentAt, true
 }
 
-// Tick ends an expired lease. A gap of more than a quarter lease since the last Tick means
-// that the process was paused: the lease is void until it is renewed.
+// Tick ends an expired lease. A gap of more than a quarter of the lease since the last Tick means
+// that the process was paused, and voids the lease until it is renewed.
 func (h *LeaseHolder) Tick(now time.Duration) {
 	wasPaused := now-h.lastTick > h.leaseLength/4
 	h.lastTick = now
@@ -134,7 +134,7 @@ func (h *LeaseHolder) Tick(now time.Duration) {
 }
 
 // MarkRunning records that the process was running until now without a Tick, so the next Tick
-// detects no pause. A lease that has expired in the meantime ends anyway.
+// detects no pause. A lease that has expired still ends.
 func (h *LeaseHolder) MarkRunning(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
 // Void ends the lease immediately.
@@ -143,7 +143,7 @@ func (h *LeaseHolder) Void() { h.hasLease = false }
 // LeaseEnd returns the end of the lease. hasLease is false without one.
 func (h *LeaseHolder) LeaseEnd() (end time.Duration, hasLease bool) { return h.leaseEnd, h.hasLease }
 
-// Term returns the term of the leader that granted the current lease, the newest one of
+// Term returns the term of the leader that granted the current lease, the newest if there are
 // several. Zero means no lease.
 func (h *LeaseHolder) Term() uint64 {
 	if !h.hasLease {

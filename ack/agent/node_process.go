@@ -75,8 +75,8 @@ func (np *nodeProcess) inheritedNote(state *ack.State, shard shardmap.Shard, hel
 }
 
 // keptRelease returns the release of the shard by the previous process of this node, which has
-// restarted in place. ok is false if another process may have served the shard since: only the next
-// boot on the same disk is certainly the next process.
+// restarted in place. ok is false if another process may have served the shard since, because only
+// the next boot on the same disk is certain to be the next process.
 func (np *nodeProcess) keptRelease(state *ack.State, shard shardmap.Shard) (kept ack.KeptRelease, ok bool) {
 	kept, ok = state.KeptRelease(shard)
 	isNextProcess := kept.Server == np.server && np.boot == kept.Boot+1

@@ -8,16 +8,16 @@ import (
 	"shardway/shardmap"
 )
 
-// Gate controls the admission of requests to the app of the node. It admits by the lease and
-// the routing that were published last. The agent calls it from its own methods. No method may
-// block or call the agent.
+// Gate controls the admission of requests to the app of the node. It admits requests according to
+// the most recently published lease and routing. The agent calls it from its own methods. No method
+// may block or call the agent.
 //
 // The gate must count a request first and then check routing and lease. The agent publishes first
 // and then asks for the count, so one of the two always sees the other.
 type Gate interface {
 	// PublishLease publishes the end of the lease, until which requests may be admitted; zero means
-	// that none may. It returns true if a request may wait because the previously published lease
-	// had ended.
+	// that none may. It returns true if requests may be waiting because the previously published
+	// lease had ended.
 	PublishLease(leaseEnd time.Duration) (requestsWait bool)
 	// PublishRouting publishes a routing. Waiting requests must check it again.
 	PublishRouting(ack.Routing)
@@ -60,8 +60,8 @@ type Options struct {
 	Gate Gate
 	// RaftTerm returns the current Raft term of the node.
 	RaftTerm func() uint64
-	// SendHeartbeat sends a heartbeat to the current leader. It must not block. A lost heartbeat is
-	// compensated by the next one.
+	// SendHeartbeat sends a heartbeat to the current leader. It must not block. The next heartbeat
+	// makes up for a lost one.
 	SendHeartbeat func(ack.Heartbeat)
 	// RaiseBoot stores a boot above known and the current one, on disk before it returns. If it
 	// returns false, the agent stops sending.
@@ -70,16 +70,16 @@ type Options struct {
 	// no. Such a node sends a second heartbeat as soon as its periodic heartbeat is answered. The
 	// second heartbeat echoes the response.
 	//
-	// Reason: a lease counts from the newest response that a quorum has echoed. With the second
-	// heartbeat, this response is never older than one interval, whenever the other voters send
-	// their heartbeats. Otherwise it may be two intervals old, and the rest of the lease is too
-	// short to survive a leader failure.
+	// The reason is that a lease counts from the newest response that a quorum has echoed. With the
+	// second heartbeat, this response is never older than one interval, no matter when the other
+	// voters send theirs. Otherwise it may be two intervals old, which leaves too little of the
+	// lease to survive a leader failure.
 	ConfirmsAnswers func() bool
 }
 
 // Observation is the state of the node at one poll.
 type Observation struct {
-	// State is the newest state of the own log.
+	// State is the newest state of the node's log.
 	State *ack.State
 	// HasRequests is set if requests have arrived since the last Poll.
 	HasRequests bool
@@ -117,9 +117,8 @@ type Observation struct {
 	// Stopping is set if the node must stop admitting requests, end the running ones, and then send
 	// a goodbye.
 	Stopping bool
-	// RestartWithin is the time within which a stopping node restarts; zero means that it does
-	// not. A restarting node keeps its shards, so its running requests get the drain timeout
-	// to end.
+	// RestartWithin is the time within which a stopping node restarts; zero if it will not. A
+	// restarting node keeps its shards, so its running requests get the drain timeout to end.
 	RestartWithin time.Duration
 }
 
@@ -149,7 +148,7 @@ func enumName(names []string, value uint8, kind string) string {
 	return names[value]
 }
 
-// AnswerResult is the meaning of a response for the process that received it.
+// AnswerResult is what a response means for the process that received it.
 type AnswerResult uint8
 
 // The results.
@@ -164,10 +163,10 @@ const (
 	// DiskRolledBack means that this disk is an older image of itself, or a copy. The process
 	// must stop, and the disk must not be used again.
 	DiskRolledBack
-	// DuplicateNode means that another process uses this node id. A restarted process may get
-	// this for a short time.
+	// DuplicateNode means that another process uses this node id. A restarted process may briefly
+	// get this.
 	DuplicateNode
-	// DuplicatePersists means that the other process has used the id for so long that this one must
+	// DuplicatePersists means that the other process has used the ID for so long that this one must
 	// stop.
 	DuplicatePersists
 )

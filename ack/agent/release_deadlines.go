@@ -15,8 +15,8 @@ const (
 	// maxAttempt is the maximum timeout of one release call or one lost call.
 	maxAttempt = 2 * time.Second
 	// If a shard could not be released, a lost call makes the app drop it. The last
-	// 1/lostCallFraction of ReleaseTimeout is reserved for these calls, but at least
-	// minLostCallReserve, which is enough for one or two polls on a busy machine. The reserve is
+	// 1/lostCallFraction of ReleaseTimeout is reserved for these calls, and at least
+	// minLostCallReserve, which suffices for one or two polls on a busy machine. The reserve is
 	// never more than half of ReleaseTimeout.
 	lostCallFraction   = 8
 	minLostCallReserve = 100 * time.Millisecond
@@ -29,9 +29,8 @@ const (
 type releaseDeadlines struct {
 	ownTimeout time.Duration // HookOptions.ReleaseTimeout
 
-	// Inputs of the last update.
-	// drain contains the options of the drain of this node. The zero value means that the node is
-	// not drained, or that it stops.
+	// Inputs of the last update. drain contains the options of the drain of this node. The zero
+	// value means that the node is not being drained, or that it is stopping.
 	drain           ack.DrainOptions
 	draining        bool // the node has not acknowledged the open proposal yet
 	stopping        bool
@@ -43,7 +42,7 @@ type releaseDeadlines struct {
 }
 
 // setInputs stores the inputs of an update. It returns true if the node drains for a new proposal,
-// which gets a deadline of its own.
+// which gets its own deadline.
 func (rd *releaseDeadlines) setInputs(inputs hookInputs, node shardmap.NodeID) (isNewProposal bool) {
 	rd.stopping, rd.restartsInPlace = inputs.stopping, inputs.restartsInPlace
 	rd.draining = inputs.drainingEpoch != 0
@@ -97,9 +96,9 @@ func (rd *releaseDeadlines) startRelease(now time.Duration) (started bool) {
 	return true
 }
 
-// startLeaveNotice starts the time for a goodbye when the last request of the stopping node has ended.
-// It returns false if the time has already started. The next process of a node that restarts in place
-// needs the release notes, so their delivery gets a part of that time.
+// startLeaveNotice starts the time for a goodbye when the last request of the stopping node has
+// ended. It returns false if the time has already started. The next process of a node that restarts
+// in place needs the release notes, so part of that time is for their delivery.
 func (rd *releaseDeadlines) startLeaveNotice(now time.Duration) (started bool) {
 	if rd.goodbye != 0 {
 		return false
@@ -112,8 +111,8 @@ func (rd *releaseDeadlines) startLeaveNotice(now time.Duration) (started bool) {
 }
 
 // callDeadline returns when the calls about a shard that the node gives up must end. Running calls
-// are cancelled then, and no call starts until the node has acknowledged. An acknowledgement
-// waits only for shards that move, and does not wait longer if the node also stops.
+// are cancelled then, and no call starts until the node has acknowledged. An acknowledgement waits
+// only for moving shards, and not longer if the node is also stopping.
 func (rd *releaseDeadlines) callDeadline(moves bool) time.Duration {
 	if moves {
 		return min(rd.acknowledgeDeadline(), rd.stopDeadline())
@@ -144,7 +143,7 @@ func deadlineOrNever(disabled bool, deadline time.Duration) time.Duration {
 // begins to send now.
 func (rd *releaseDeadlines) deliveryDeadline(now time.Duration) time.Duration {
 	deadline := max(now, rd.release+rd.deliveryReserve(), rd.goodbye)
-	if rd.restartsInPlace { // a later leader gets the acknowledgement after the goodbye, too
+	if rd.restartsInPlace { // a later leader also gets the acknowledgement after the goodbye
 		deadline = max(deadline, rd.goodbye+rd.deliveryReserve(), now+rd.deliveryReserve())
 	}
 	return deadline

@@ -21,7 +21,7 @@ type releaseDelivery struct {
 	confirmed  bool
 	leaderTerm uint64        // term of the leader that confirmed them, or must confirm them again
 	resendAt   time.Duration // when they are sent again
-	giveUpAt   time.Duration // when the shards move unreleased without a confirmation
+	giveUpAt   time.Duration // when the shards move unreleased for lack of a confirmation
 }
 
 // awaitsConfirmation reports whether releases wait for a confirmation.
@@ -114,9 +114,9 @@ func (m *hookMachine) handleAnswer(now time.Duration, answer ack.Answer, stopped
 	m.delivery.handleAnswer(now, answer, stopped, m.deadlines.deliveryReserve())
 }
 
-// handleAnswer records a confirmation. A later leader that lacks the releases asks for every
-// acknowledgement again, but not for a goodbye, so a stopped node sends the releases to that leader
-// again, for up to deliveryTime.
+// handleAnswer records a confirmation. A later leader that lacks the releases asks for each
+// acknowledgement again, but not for a goodbye, so a stopped node resends the releases to that
+// leader for up to deliveryTime.
 func (d *releaseDelivery) handleAnswer(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
 	if d.releases == nil || answer.Term < d.leaderTerm {
 		return

@@ -3,19 +3,19 @@ package agent
 import "time"
 
 const (
-	// releaseGrace is how long releases are postponed while the node cannot get a lease,
-	// counted from the first answer of a leader. After a pause or disconnection of more than
-	// half a second, one map drops the node and the next map adds it again, before another node
-	// has served its shards. If the app discarded its state in between, that state would be lost
-	// without need. While no leader answers, no acknowledgement is needed.
+	// releaseGrace is how long releases are postponed while the node cannot get a lease, counted
+	// from the first answer of a leader. After a pause or disconnection of more than half a second,
+	// one map drops the node and the next map adds it again, before another node has served its
+	// shards. If the app discarded its state in between, that state would be lost needlessly. While
+	// no leader answers, no acknowledgement is needed.
 	releaseGrace = time.Second
-	// graceAnswers is the number of responses that the grace period also requires, so that a
-	// second in which this node or the leader was paused does not count.
+	// graceAnswers is the number of responses that the grace period also requires, so that time in
+	// which this node or the leader was paused does not count.
 	graceAnswers = 20
 )
 
-// leaseRecovery measures how long a node has been unable to get a lease. The zero value means
-// that it is able.
+// leaseRecovery measures how long a node has been unable to get a lease. The zero value means that
+// it is able to.
 type leaseRecovery struct {
 	waitsForLease bool
 	leaderTerm    uint64 // of the last leader that answered; zero means none

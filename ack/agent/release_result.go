@@ -30,8 +30,8 @@ var releaseNames = [...]string{ReleaseOK: "ok", ReleaseFailed: "failed", Release
 // String returns the result as metrics and events spell it.
 func (rr ReleaseResult) String() string { return enumName(releaseNames[:], uint8(rr), "ReleaseResult") }
 
-// ReleaseEnd describes the end of the release of one shard. After any result except ReleaseOK,
-// the next owner does not get the state that the app held and had not written.
+// ReleaseEnd describes the end of the release of one shard. After any result but ReleaseOK, the
+// next owner lacks the state that the app had not written.
 type ReleaseEnd struct {
 	Shard shardmap.Shard
 	// Epoch is the ownership epoch that ends.
@@ -74,8 +74,7 @@ func (hs *heldShard) releaseFailure() (result ReleaseResult, reason string) {
 }
 
 // reportUnreleased reports a shard that the node gives up without a release. An excluded node
-// without a lease starts no release calls: that is not a failure of the app, and is not
-// reported.
+// without a lease starts no release calls, which is not the app's fault and is not reported.
 func (m *hookMachine) reportUnreleased(now time.Duration, shard shardmap.Shard, held *heldShard) {
 	result, reason := held.releaseFailure()
 	refusesConns := m.refusesConns[held.instance]

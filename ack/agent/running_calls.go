@@ -38,8 +38,8 @@ func (rc *runningCalls) start(call *runningCall) {
 	rc.app.StartCall(call.HookCall)
 }
 
-// remove removes the call with the given Seq, whose result has arrived. It returns nil if no such
-// call runs.
+// remove removes the call with the given Seq, whose result has arrived. It returns nil if there is
+// no such call.
 func (rc *runningCalls) remove(seq uint64) *runningCall {
 	call := rc.bySeq[seq]
 	delete(rc.bySeq, seq)

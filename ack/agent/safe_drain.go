@@ -51,9 +51,9 @@ func (sd *safeDrain) heartbeatFields() (keptShards []shardmap.Shard, keepsAll bo
 	return slices.Sorted(maps.Keys(sd.keptShards)), false
 }
 
-// keepsUnreleased reports whether a shard whose release has failed remains here, because a safe
-// drain is in force. The node then does not acknowledge the proposal, and the leader makes another
-// one. An excluded node keeps nothing, and neither does a node whose app is gone with its state.
+// keepsUnreleased reports whether a shard whose release failed remains here because of a safe
+// drain. The node then does not acknowledge the proposal, and the leader makes another one. An
+// excluded node keeps nothing, and neither does a node whose app is gone along with its state.
 func (m *hookMachine) keepsUnreleased(held *heldShard) bool {
 	return m.deadlines.drain.Safe && !m.refusesConns[held.instance] && !m.inputs.state.IsDropped(m.process.node)
 }
@@ -66,8 +66,8 @@ func (m *hookMachine) recordKept(shard shardmap.Shard, held *heldShard) {
 	}
 }
 
-// resetSafeDrain forgets the shards that an earlier drain has left here. If an open proposal takes
-// them, their release gets its time again.
+// resetSafeDrain forgets the shards that an earlier drain left here. If an open proposal takes
+// them, their release gets its full time again.
 func (m *hookMachine) resetSafeDrain() {
 	if hadShards := m.safeDrain.reset(m.deadlines.drain); hadShards {
 		m.deadlines.release = 0

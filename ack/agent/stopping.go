@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// voidLease ends the lease of a node that stops, or whose boot is being replaced.
+// voidLease ends the lease of a node that is stopping or whose boot is being replaced.
 func (a *Agent) voidLease(obs Observation) {
 	if a.supersedingBoot != 0 {
 		a.holder.Void()
@@ -26,7 +26,7 @@ func (a *Agent) beginRestart(obs Observation) {
 }
 
 // raiseBoot continues under a higher boot once no request and no hook call of the current boot
-// runs. The leader concludes from a higher boot that the previous one has stopped serving.
+// runs. The leader infers from a higher boot that the previous one has stopped serving.
 func (a *Agent) raiseBoot() {
 	if a.supersedingBoot == 0 {
 		return
@@ -86,7 +86,7 @@ func (a *Agent) hooksReadyToStop(now time.Duration) bool {
 	return ready
 }
 
-// abortAll aborts all running requests. It returns true if no request runs any more.
+// abortAll aborts all running requests. It returns true once no request is running.
 func (a *Agent) abortAll(reason AbortReason) bool {
 	if a.options.Gate.CountRunning(noShard) == 0 {
 		return true

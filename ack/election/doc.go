@@ -8,7 +8,7 @@
 // # Types
 //
 //   - Suspicion is the state machine of one voter. It lives as long as its process.
-//   - Report is what a voter replies to another one that asks whether it misses its leader.
+//   - Report is a voter's reply to another one that asks whether it misses its leader.
 //   - Raft is the interface to the Raft server of the voter.
 //   - UnansweredHeartbeat is the input: the oldest heartbeat that the leader has not answered.
 //

@@ -7,11 +7,11 @@ import (
 
 // Durations of a suspicion.
 const (
-	// A leader is missed when a heartbeat has waited missedTenths tenths of a heartbeat
-	// interval for its response, and at least minMissedTime. The upper bound: leases end two
-	// heartbeats after the leader has stopped. By then the last voter of a majority must have
-	// sent the unanswered heartbeat (up to one interval after the stop), waited, and elected a
-	// new leader. The lower bound: a busy machine answers late.
+	// A leader is missed when a heartbeat has waited missedTenths tenths of a heartbeat interval
+	// for its response, and at least minMissedTime. The upper bound: leases end two heartbeats
+	// after the leader has stopped, by which time the last voter of a majority must have sent the
+	// unanswered heartbeat (up to one interval after the stop), waited, and elected a new leader.
+	// The lower bound: a busy machine answers late.
 	missedTenths  = 8
 	minMissedTime = 50 * time.Millisecond
 	// reportHeartbeats is how long a report of another voter counts, in heartbeats. A voter
@@ -33,10 +33,10 @@ const (
 	replyWait = 20 * time.Millisecond
 	// minRequestInterval is the minimum time between two requests.
 	minRequestInterval = 10 * time.Millisecond
-	// A leader that was replaced, and answers within falseAlarmWindow, was alive: the machines
-	// are too busy for the timeout. The timeout then doubles, up to eight times the initial
-	// value, which is the election timeout of Raft, until falseAlarmMemory has passed since
-	// the last false alarm.
+	// A leader that was replaced but answers within falseAlarmWindow was alive: the machines are
+	// too busy for the timeout. The timeout then doubles, up to eight times the initial value,
+	// which is the election timeout of Raft, until falseAlarmMemory has passed since the last false
+	// alarm.
 	falseAlarmWindow = time.Second
 	falseAlarmMemory = time.Minute
 	maxFalseAlarms   = 3
@@ -46,7 +46,7 @@ const (
 type LogEnd struct{ Term, Index uint64 }
 
 // isNewerThan reports whether Raft allows a server with log l to win the vote of a server with log
-// other, and not the other way round.
+// other, but not vice versa.
 func (l LogEnd) isNewerThan(other LogEnd) bool {
 	return l.Term > other.Term || l.Term == other.Term && l.Index > other.Index
 }
@@ -62,8 +62,7 @@ type Report struct {
 	CurrentTerm uint64
 }
 
-// Raft is the interface to the Raft server of the own node. Each method returns the current
-// value.
+// Raft is the interface to this node's Raft server. Each method returns the current value.
 type Raft interface {
 	// Term returns the current term.
 	Term() uint64
@@ -77,9 +76,9 @@ type Raft interface {
 
 // Options are the options of a Suspicion.
 type Options struct {
-	Server    string        // Raft server id of the own node
-	Heartbeat time.Duration // heartbeat interval of the own node
-	Raft      Raft          // interface to the Raft server of the own node
+	Server    string        // Raft server ID of this node
+	Heartbeat time.Duration // heartbeat interval of this node
+	Raft      Raft          // interface to this node's Raft server
 }
 
 // Suspicion decides when a voter campaigns because its leader does not answer. A stopped process or
@@ -177,8 +176,8 @@ func (s *Suspicion) Poll(now time.Duration, unanswered UnansweredHeartbeat) (ask
 
 // beginSuspicion forgets everything about earlier suspicions. The caller then asks the other
 // voters. The leader may be the same as in an earlier suspicion in which this voter decided to
-// campaign. Raft has not started that campaign, because it would have ended the term. As a result,
-// this voter is no candidate.
+// campaign. Raft did not start that campaign, because it would have ended the term, so this voter
+// is not a candidate.
 func (s *Suspicion) beginSuspicion(now time.Duration) {
 	s.missedSince, s.nextRequest = now, now
 	s.majoritySince, s.laterTermSince = -1, -1
@@ -269,7 +268,8 @@ func (r reportSummary) campaignDelay() time.Duration {
 }
 
 // mayBeElecting reports whether another voter was in a later term a short time ago. A candidate and
-// its voters report no missed leader once the new term is written, so they may be electing a leader.
+// its voters no longer report a missed leader once the new term is written, although they may be
+// electing one.
 func (s *Suspicion) mayBeElecting(now time.Duration) bool {
 	return s.laterTermSince >= 0 && now < s.laterTermSince+campaignTime
 }
@@ -310,9 +310,9 @@ func (s *Suspicion) RecordReport(requestedAt time.Duration, server string, repor
 	}
 }
 
-// RecordRequest records, between two polls, a request of another server. That server misses
-// its leader. If this node also misses the leader, and lacks a report of that server, it asks all
-// voters soon.
+// RecordRequest records, between two polls, a request of another server, which therefore misses its
+// leader. If this node also misses the leader and lacks a report of that server, it asks all voters
+// soon.
 func (s *Suspicion) RecordRequest(now time.Duration, server string) {
 	missesLeader := s.ownReport.LeaderTerm != 0
 	if missesLeader && !s.reportCounts(now, s.peerReports[server]) {

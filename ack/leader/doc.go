@@ -52,7 +52,7 @@
 //			perform(driver.Step(leader.Tick{}))
 //		case <-applied: // the log has a newer state
 //			perform(driver.Step(leader.Tick{}))
-//		case hb := <-heartbeats: // including those of the own node
+//		case hb := <-heartbeats: // including those of the leader's own node
 //			perform(driver.Step(leader.HeartbeatReceived{Heartbeat: hb.Heartbeat, From: hb.address}))
 //		case m := <-messages: // results of effects, and observations of other nodes
 //			perform(driver.Step(m))
@@ -102,7 +102,7 @@
 //     NewestState returns everything that earlier leaders committed. If the log has no cluster, the
 //     entry of ack.EncodeBootstrap is also applied before BarrierApplied.
 //
-// Voters are those of the latest configuration in the own log of the leader, committed or not.
+// Voters are those of the latest configuration in the leader's own log, committed or not.
 // The server id names the disk, so that a wiped disk does not confirm for the vote of the old
 // one.
 //

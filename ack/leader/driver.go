@@ -12,7 +12,7 @@ import (
 // write of its term is in progress, which may be long on a slow disk.
 const barrierRetryPause = 50 * time.Millisecond
 
-// Raft is the interface to the Raft server of the own node. Each method returns the current
+// Raft is the interface to this node's Raft server. Each method returns the current
 // value.
 type Raft interface {
 	// Term returns the current term.
@@ -28,9 +28,9 @@ type DriverOptions struct {
 	Raft   Raft
 	// Clock returns the time since an arbitrary moment, and never goes back.
 	Clock func() time.Duration
-	// NewestState returns the newest state of the own log.
+	// NewestState returns the newest state of this node's log.
 	NewestState func() *ack.State
-	// KeyConfig returns the key configuration that the own node has loaded. Nil means none.
+	// KeyConfig returns the key configuration that the leader's own node has loaded. Nil means none.
 	KeyConfig func() string
 }
 

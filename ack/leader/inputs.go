@@ -11,7 +11,7 @@ import (
 // The Leader passes them to its parts, so no part calls the Leader.
 type inputs struct {
 	now       time.Duration
-	state     *ack.State // the newest state of the own log
+	state     *ack.State // the newest state of this node's log
 	term      uint64     // the Raft term of this leader
 	electedAt time.Duration
 	pace      ack.Pace

@@ -184,7 +184,7 @@ func (l *Leader) stepDown(reason string) {
 	l.emit(StepDown{Reason: reason})
 }
 
-// applyState applies the newest state of the own log. Once the barrier is applied, entries of
+// applyState applies the newest state of this node's log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
 func (l *Leader) applyState(state *ack.State) {
 	old := l.in.state

@@ -13,7 +13,7 @@ type Message interface{ message() }
 type (
 	// Tick reports that time has passed, about every 10 ms.
 	Tick struct{}
-	// TermRead reports the Raft term of the own node. Before is a time before the term was
+	// TermRead reports the Raft term of the leader's node. Before is a time before the term was
 	// read. It precedes every HeartbeatReceived and Tick (why 5).
 	TermRead struct {
 		Before time.Duration
@@ -29,7 +29,7 @@ type (
 		Node  shardmap.NodeID
 		Nonce uint64
 	}
-	// StateApplied reports the newest state of the own log.
+	// StateApplied reports the newest state of this node's log.
 	StateApplied struct{ State *ack.State }
 	// BarrierApplied reports that all entries of earlier leaders are applied. Started is when
 	// the first barrier after the election was issued; a Driver sets it.
@@ -38,7 +38,7 @@ type (
 	BarrierFailed struct{}
 	// SubmitFailed reports that a submitted entry certainly did not enter the log.
 	SubmitFailed struct{}
-	// Voters reports the voting Raft servers of the latest configuration in the own log.
+	// Voters reports the voting Raft servers of the latest configuration in this node's log.
 	Voters struct{ Servers []string }
 	// CrashEvidence reports that the heartbeat connection of a boot broke, and that a redial
 	// was refused.

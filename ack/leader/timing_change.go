@@ -46,7 +46,7 @@ func (l *Leader) ChangeTiming(now time.Duration, timing ack.Timing) ([]byte, err
 // timingTracker determines the timing by which a leader grants leases, and the timing by which it
 // waits for their end. They differ for a while after a change of the timing.
 type timingTracker struct {
-	// configured is the timing of the own flags. It applies until the log contains a timing.
+	// configured is the timing of this node's flags. It applies until the log contains a timing.
 	configured ack.Timing
 	// changeSeenAt is when the current timing was first seen; initially the election.
 	changeSeenAt time.Duration
