@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"shardway/admin/api"
+	"shardway/internal/nodelabel"
 	"shardway/internal/problem"
 	"shardway/shardmap"
 )
@@ -29,6 +30,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		Force:          args.Force,
 		For:            args.For,
 		Zone:           args.Zone,
+		Role:           args.Role,
 		Fallbacks:      args.Fallbacks,
 		IdleFirst:      args.IdleFirst,
 		Safe:           args.Safe,
@@ -60,7 +62,9 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		if args.Reason == "" {
 			err = missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
 		}
-	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted, api.MarkFailed:
+	case api.SetRole:
+		err = checkRole(args)
+	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted, api.MarkFailed, api.ClearRole:
 	}
 	return action, err
 }
@@ -97,6 +101,17 @@ func checkFallbacks(args api.Arguments) error {
 		if node == "" || node == args.Node || slices.Contains(args.Fallbacks[:i], node) {
 			return badParam("fallbacks", list, fmt.Sprintf("has the node %q twice, or an empty name: give each node once", node))
 		}
+	}
+	return nil
+}
+
+// checkRole checks the role of SetRole.
+func checkRole(args api.Arguments) error {
+	if args.Role == "" {
+		return missing("role", "name a role, as in "+api.SetRole.Example()+" or ?role=app; clear-role ends a restriction")
+	}
+	if nodelabel.CheckRole(args.Role) != nil {
+		return badParam("role", args.Role, "is not a role: give one that `shardway nodes` shows")
 	}
 	return nil
 }
@@ -192,6 +207,7 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 		To:             params.get("to"),
 		For:            params.get("for"),
 		Zone:           params.get("zone"),
+		Role:           params.get("role"),
 		Hash:           params.get("hash"),
 		IdleFirst:      params.get("idle_first"),
 		ReleaseTimeout: params.get("release_timeout"),

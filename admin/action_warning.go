@@ -16,19 +16,19 @@ func (s *Server) warningOf(action api.Action) string {
 	if shards := s.api.Cluster.Shards().Shards; int(action.Shard) < len(shards) {
 		owner = shards[action.Shard].Owner
 	}
-	return pinWarning(action, owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy().MarkedFailed)
+	return pinWarning(action, owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy())
 }
 
 // pinWarning returns what happens to a pinned shard until the node of the pin can own it, or "" if the node
-// can own it now. owner is the current owner of the shard, and marked are the nodes that are marked as failed.
-func pinWarning(action api.Action, owner string, nodes []api.Node, marked []string) string {
-	state := pinState(action.Node, owner, nodes, marked)
+// can own it now. owner is the current owner of the shard, and policy contains the other requests of operators.
+func pinWarning(action api.Action, owner string, nodes []api.Node, policy api.Policy) string {
+	state := pinState(action.Node, owner, nodes, policy)
 	if state == "" {
 		return ""
 	}
 	until := fmt.Sprintf("node %q %s: until it can own shards, shard %d ", action.Node, state, action.Shard)
 	for _, fallback := range action.Fallbacks {
-		if pinState(fallback, owner, nodes, marked) == "" {
+		if pinState(fallback, owner, nodes, policy) == "" {
 			return until + fmt.Sprintf("belongs to node %q, the next node of the pin, and then moves to node %q", fallback, action.Node)
 		}
 	}
@@ -36,7 +36,7 @@ func pinWarning(action api.Action, owner string, nodes []api.Node, marked []stri
 }
 
 // pinState returns why a node cannot own a pinned shard now, or "" if it can. A cordoned node keeps the shards that it owns.
-func pinState(id, owner string, nodes []api.Node, marked []string) string {
+func pinState(id, owner string, nodes []api.Node, policy api.Policy) string {
 	i := slices.IndexFunc(nodes, func(node api.Node) bool { return node.ID == id })
 	if i < 0 {
 		return "is not known to this node"
@@ -45,8 +45,10 @@ func pinState(id, owner string, nodes []api.Node, marked []string) string {
 	switch {
 	case node.Role == "gateway":
 		return "is a gateway"
-	case slices.Contains(marked, id):
+	case slices.Contains(policy.MarkedFailed, id):
 		return "is marked as failed"
+	case policy.Role != "" && !slices.Contains(node.Roles, policy.Role):
+		return fmt.Sprintf("does not have the role %q, to which shards are restricted", policy.Role)
 	case node.State == "active", node.State == "cordoned" && id == owner:
 		return ""
 	case node.State == "failed", node.State == "suspect", node.State == "left":

@@ -47,6 +47,7 @@ const (
 	TagsNearlyFull      Code = "tags-nearly-full"
 	Insecure            Code = "insecure"
 	QuarantineStale     Code = "quarantine-stale"
+	RoleMissing         Code = "role-missing"
 	StaleReturn         Code = "stale-return"
 	Draining            Code = "draining"
 	Restarting          Code = "restarting"
@@ -62,6 +63,6 @@ func Codes() []Code {
 		TwoLeaders, TwoOwners, LeaseTooLong, OwnerNotMember, LeaderNotMember,
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NodeUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, WebhookFailing, CertificateExpiring, TagsNearlyFull,
-		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, MarkedFailed, Cordoned, Quarantined,
+		Insecure, QuarantineStale, RoleMissing, StaleReturn, Draining, Restarting, Paused, MarkedFailed, Cordoned, Quarantined,
 	}
 }

@@ -403,6 +403,7 @@ func policyTable() []want {
 		{"marked as failed a moment ago", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.MarkedFailed = true }, "b", "c") }), []string{
 			"info marked-failed: b and c are marked as failed, and own 683 shards still",
 		}},
+		{"no node has the role", with(func(in *diagnosis.Inputs) { in.MissingRole = "app" }), []string{"warning role-missing: shards are restricted to the role app, and no node with this role can get shards: other nodes keep and get them"}},
 		{"cordoned", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
 		{"shards returned to an app that has not restarted", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",

@@ -119,6 +119,9 @@ type Inputs struct {
 	KeyConfigError string
 	// PausedMovesFor is the duration of the pause of planned moves. Empty means no pause.
 	PausedMovesFor string
+	// MissingRole is the role to which shards are restricted, if no alive node with it can get further shards.
+	// Otherwise it is empty.
+	MissingRole string
 	// Quarantined is the number of keys in quarantine. StaleQuarantines is the number of these keys
 	// whose requests are admitted anyway.
 	Quarantined, StaleQuarantines int

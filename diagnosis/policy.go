@@ -26,6 +26,12 @@ func policyFindings(in Inputs) (findings []Finding) {
 			Remedy: uncordonRemedy(ids, "it"),
 		})
 	}
+	if in.MissingRole != "" {
+		findings = append(findings, Finding{
+			Code: RoleMissing, Severity: Warning, Text: fmt.Sprintf("shards are restricted to the role %s, and no node with this role can get shards: other nodes keep and get them", in.MissingRole),
+			Remedy: "start or uncordon a node with --role " + in.MissingRole + ", or run `shardway policy role --remove` to end the restriction",
+		})
+	}
 	if in.Quarantined > 0 {
 		findings = append(findings, Finding{
 			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests are refused", pluralize(in.Quarantined, "key"), isOrAre(in.Quarantined)),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -541,7 +542,7 @@ func (n *Node) newAgent() {
 	a.transmitHeartbeat = n.heartbeats.Send
 	a.protocol = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.serverID, Boot: n.options.Dir.Boot(), Nonce: n.nonce, Pace: n.options.Pace, Timing: n.options.Timing,
-		Gateway: n.options.Gateway, Zone: n.options.Zone, Hooks: n.newHookOptions(),
+		Gateway: n.options.Gateway, Zone: n.options.Zone, Roles: slices.Sorted(slices.Values(n.options.Roles)), Hooks: n.newHookOptions(),
 		Gate: a, RaftTerm: func() uint64 { return n.raft.Term() }, SendHeartbeat: a.send,
 		RaiseBoot: func(known uint64) (boot uint64, isStored bool) {
 			boot, err := n.options.Dir.RaiseBoot(known)

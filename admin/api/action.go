@@ -33,6 +33,9 @@ const (
 	// AppRestarted confirms that a node's app holds no old copy of a shard that the node does not
 	// own, so that every shard may return to it.
 	AppRestarted
+	// SetRole restricts shards to nodes with a role. ClearRole ends this.
+	SetRole
+	ClearRole
 	// Rebalance makes the leader propose a new map now. It is refused if no shard would move.
 	Rebalance
 	// MarkFailed excludes a node from the map as if it had failed, until Uncordon. The node remains a
@@ -65,6 +68,8 @@ func verbSpecs() []verbSpec {
 		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
 
 		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
+		SetRole:      {"set-role", []string{"role"}, `{"role":"app"}`},
+		ClearRole:    {"clear-role", nil, `{}`},
 		Rebalance:    {"rebalance", nil, `{"reason":"new hardware"}`},
 		MarkFailed:   {"mark-failed", []string{"node"}, `{"node":"n3"}`},
 	}
@@ -155,6 +160,8 @@ type Action struct {
 	// Fallbacks are the nodes of a Pin after Node, in order of preference. The shard belongs to the
 	// first of all nodes of the pin that can own it.
 	Fallbacks []string `json:"fallbacks,omitempty"`
+	// Role is the role of SetRole.
+	Role string `json:"role,omitempty"`
 	// Hash is the key_hash of the key of Quarantine and Lift, as in access logs.
 	Hash string `json:"key_hash,omitempty"`
 	// Under identifies the secret with which Hash was computed.

@@ -12,6 +12,7 @@ type Arguments struct {
 	Zone   string  `json:"zone,omitempty"`
 	// Fallbacks are at most MaxPinFallbacks nodes.
 	Fallbacks []string `json:"fallbacks,omitempty"`
+	Role      string   `json:"role,omitempty"`
 	Hash      string   `json:"hash,omitempty"`
 	IdleFirst string   `json:"idle_first,omitempty"`
 	Safe      bool     `json:"safe,omitempty"`

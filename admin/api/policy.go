@@ -16,6 +16,8 @@ type Policy struct {
 	// Reasons has the reasons that operators gave for entries of the other fields. An entry without a
 	// reason is not in it.
 	Reasons []PolicyReason `json:"reasons"`
+	// Role is the role to which shards are restricted; empty means no restriction.
+	Role string `json:"role,omitempty"`
 	// Pause is the duration of a pause of planned moves; empty means no pause. A new leader starts
 	// the duration again.
 	Pause string `json:"pause,omitempty"`
@@ -32,7 +34,7 @@ type GradualDrain struct {
 
 // PolicyReason is the reason that an operator gave for an action that is in force.
 type PolicyReason struct {
-	// Action is the name of the action: cordon, drain, mark-failed, weight, pin, pause or quarantine.
+	// Action is the name of the action: cordon, drain, mark-failed, weight, pin, pause, set-role or quarantine.
 	Action string `json:"action"`
 	// Node is the node of a cordon, a drain, a mark-failed or a weight.
 	Node string `json:"node,omitempty"`

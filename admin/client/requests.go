@@ -102,7 +102,7 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, reason str
 
 // Do runs an action, and returns it as the node has parsed it, with a warning. The server sets action.By.
 func (c *Client) Do(ctx context.Context, action api.Action) (api.ActionResult, error) {
-	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
+	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, Role: action.Role, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
 	weight, shard := uint64(action.Weight), uint64(action.Shard)
 	if action.Verb == api.Weigh {
 		args.Weight = &weight

@@ -81,7 +81,7 @@ type grammar struct {
 	Quarantine quarantineCommand `cmd:"" help:"Refuse all requests of a key, or list such keys."`
 	Rebalance  rebalanceCommand  `cmd:"" help:"Propose a new shard map now."`
 	Plan       planCommand       `cmd:"" help:"Show which shards the next map moves, and why."`
-	Policy     policyCommand     `cmd:"" help:"Show drains, cordons, weights, pins and quarantines."`
+	Policy     policyCommand     `cmd:"" help:"Show requests of operators, or restrict shards to a role."`
 	Backup     backupCommand     `cmd:"" help:"Save the cluster's control state to a file."`
 	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup."`
 	Recover    recoverCommand    `cmd:"" help:"Continue with one stopped node after quorum loss."`

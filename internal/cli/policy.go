@@ -13,10 +13,44 @@ import (
 	"shardway/config"
 )
 
-type policyCommand struct{ target }
+type policyCommand struct {
+	Show policyShowCommand `cmd:"" default:"withargs" help:"Show drains, cordons, marks, weights, pins and the role."`
+	Role policyRoleCommand `cmd:"" help:"Restrict shards to nodes with a role, or end this."`
+}
+
+type policyRoleCommand struct {
+	Name   string `arg:"" optional:"" help:"Role of the nodes that get shards."`
+	Remove bool   `help:"End the restriction."`
+	reasonFlag
+	target
+}
+
+// Help describes the restriction.
+func (c *policyRoleCommand) Help() string {
+	return `Shards move from nodes without the role to nodes with it, as in any planned move.
+Nodes without the role still forward requests and vote. The roles of a node are those
+of its flag --role, and "shardway nodes" shows them.
+
+The leader refuses the command if no node with the role can get shards. If there is no
+such node later, each shard stays with its owner, and the shards of a node that fails
+go to the other nodes. The finding role-missing reports this.`
+}
+
+// Run restricts shards to nodes with a role, or ends this.
+func (c *policyRoleCommand) Run(ctx context.Context, session *session) error {
+	if (c.Name == "") != c.Remove {
+		return usageError("policy role takes a role or --remove, as in: shardway policy role app")
+	}
+	if c.Remove {
+		return c.runAction(ctx, session, api.Action{Verb: api.ClearRole, Reason: c.Reason}, "nodes can own shards regardless of their roles")
+	}
+	return c.runAction(ctx, session, api.Action{Verb: api.SetRole, Role: c.Name, Reason: c.Reason}, "only nodes with the role "+c.Name+" get shards; `shardway policy role --remove` ends that")
+}
+
+type policyShowCommand struct{ target }
 
 // Run prints the policy.
-func (c *policyCommand) Run(ctx context.Context, session *session) error {
+func (c *policyShowCommand) Run(ctx context.Context, session *session) error {
 	client, err := c.client(session)
 	if err != nil {
 		return err
@@ -83,6 +117,9 @@ func writePolicy(w io.Writer, policy api.Policy) error {
 	}
 	for _, key := range policy.Quarantined {
 		rows.add("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard), api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash})
+	}
+	if policy.Role != "" {
+		rows.add("role "+policy.Role, "all shards", api.PolicyReason{Action: "set-role"})
 	}
 	if policy.Pause != "" {
 		rows.add("pause for "+policy.Pause, "all planned moves", api.PolicyReason{Action: "pause"})

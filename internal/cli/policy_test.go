@@ -57,6 +57,8 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	addr := serveCluster(t, c)
 	of := func(key string) uint32 { return uint32(shardmap.ShardOf(key, 3)) }
 	for line, want := range map[string]api.Action{
+		"policy role app":           {Verb: api.SetRole, Role: "app"},
+		"policy role --remove":      {Verb: api.ClearRole},
 		"drain b":                   {Verb: api.Drain, Node: "b"},
 		"drain":                     {Verb: api.Drain, Node: "a"}, // the node that is asked
 		"drain b --force":           {Verb: api.Drain, Node: "b", Force: true},
@@ -99,7 +101,7 @@ func TestEachActionSendsItsReason(t *testing.T) {
 	addr := serveCluster(t, c)
 	seen := map[api.Verb]bool{}
 	for _, line := range []string{
-		"drain b", "drain b --wait", "cordon b", "mark-failed b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "rebalance", "remove b", "step-down",
+		"drain b", "drain b --wait", "cordon b", "mark-failed b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "policy role app", "policy role --remove", "rebalance", "remove b", "step-down",
 		"quarantine alice", "quarantine --lift alice",
 	} {
 		code, _, errOut := run(t, line+" --reason rack --admin="+addr)

@@ -55,7 +55,7 @@ func shardway(t *testing.T, args ...string) string {
 
 var flagName = regexp.MustCompile(`--[a-z][a-z0-9-]*[a-z0-9]`)
 
-// commands returns the flags of each command, as its help lists them.
+// commands returns the flags of each command and of its subcommands, as their help lists them.
 func commands(t *testing.T) map[string][]string {
 	t.Helper()
 	names := regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) `).FindAllStringSubmatch(shardway(t, "--help"), -1)
@@ -64,7 +64,11 @@ func commands(t *testing.T) map[string][]string {
 	}
 	out := map[string][]string{}
 	for _, n := range names {
-		out[n[1]] = append(flagName.FindAllString(shardway(t, n[1], "--help"), -1), "--help")
+		help := shardway(t, n[1], "--help")
+		out[n[1]] = append(flagName.FindAllString(help, -1), "--help")
+		for _, sub := range regexp.MustCompile(`(?m)^  `+n[1]+` ([a-z][a-z-]*) `).FindAllStringSubmatch(help, -1) {
+			out[n[1]] = append(out[n[1]], flagName.FindAllString(shardway(t, n[1], sub[1], "--help"), -1)...)
+		}
 	}
 	return out
 }

@@ -81,7 +81,7 @@ func allowed() map[string][]string {
 		"proxy/inproc":        {"proxy/buffer", "proxy/cause", "proxy/connlife", "proxy/eventrelay", "proxy/h1", "proxy/inbound", "proxy/inflight", "proxy/reqbody"},
 		"proxy/connpool":      {"internal/coarsetime", "internal/linkedlist", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
 		// The operator's side.
-		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
+		"admin":           {"internal/nodelabel", "admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
 		"admin/apitest":   {"admin/api"}, // only tests use it
 		"admin/auth":      {"admin/connlimit", "internal/certverify"},

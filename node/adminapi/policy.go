@@ -30,6 +30,7 @@ func (a *API) Policy() api.Policy {
 		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})
 	}
 	result.Reasons = policyReasons(policy)
+	result.Role = policy.Role
 	if policy.Pause > 0 {
 		result.Pause = timingrules.Short(policy.Pause)
 	}
@@ -39,7 +40,7 @@ func (a *API) Policy() api.Policy {
 // policyReasons converts the operators' reasons to the form of the admin API.
 func policyReasons(policy *ack.Policy) []api.PolicyReason {
 	verbs := map[ack.ChangeKind]api.Verb{
-		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine, ack.ChangeMarkFailed: api.MarkFailed,
+		ack.ChangeCordon: api.Cordon, ack.ChangeDrain: api.Drain, ack.ChangeWeight: api.Weigh, ack.ChangePin: api.Pin, ack.ChangePause: api.Pause, ack.ChangeQuarantine: api.Quarantine, ack.ChangeMarkFailed: api.MarkFailed, ack.ChangeRole: api.SetRole,
 	}
 	reasons := []api.PolicyReason{}
 	for _, item := range slices.SortedFunc(maps.Keys(policy.Reasons), ack.PolicyItem.Compare) {

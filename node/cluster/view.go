@@ -155,6 +155,18 @@ func (v *View) HasZone(zone string) bool {
 	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool { return member.Node && member.Tags.Zone == zone })
 }
 
+// HasRole reports whether gossip contains an alive node with the role that may get further shards. A gateway, and a
+// node that an operator has cordoned, drained or marked as failed, may not.
+func (v *View) HasRole(role string) bool {
+	policy := v.replicatedState().Policy()
+	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool {
+		id := shardmap.NodeID(member.ID)
+		isExcluded := policy.Cordoned[id] || policy.IsDraining(id) || policy.MarkedFailed[id]
+		mayOwnShards := member.Node && member.Status == gossip.Alive && member.Tags.Role != gossip.RoleGateway
+		return mayOwnShards && !isExcluded && slices.Contains(member.Tags.Roles, role)
+	})
+}
+
 // CanRemoveServer reports whether the server of a stopping node may be removed from Raft's configuration. views
 // is the leader's view of the nodes.
 func (v *View) CanRemoveServer(server string, views []leader.MemberView) bool {

@@ -394,6 +394,9 @@ func (m *Monitor) addLocalInputs(now time.Time, in *diagnosis.Inputs) {
 func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 	requested := m.options.API.Policy()
 	in.PausedMovesFor = requested.Pause
+	if requested.Role != "" && !m.options.View.HasRole(requested.Role) {
+		in.MissingRole = requested.Role
+	}
 	in.Quarantined = len(requested.Quarantined)
 	for _, key := range requested.Quarantined {
 		if !key.Known {

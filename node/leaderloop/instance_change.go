@@ -19,7 +19,7 @@ func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node 
 	case api.Uncordon:
 		return nil // also of an instance that is gone
 	case api.Drain, api.AppRestarted:
-	case api.Remove, api.StepDown, api.Cordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.Rebalance, api.MarkFailed:
+	case api.Remove, api.StepDown, api.Cordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.Rebalance, api.MarkFailed, api.SetRole, api.ClearRole:
 		return fmt.Errorf("%w: %s concerns nodes, and %q is an app instance: name the node %q", api.ErrInvalid, action.Verb, name, node)
 	}
 	if action.Safe || action.IdleFirst != "" || action.ReleaseTimeout != "" {

@@ -125,6 +125,13 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		change.Kind = ack.ChangeMarkFailed
 	case api.AppRestarted:
 		change.Kind = ack.ChangeAppRestarted
+	case api.SetRole:
+		change.Kind, change.Role = ack.ChangeRole, action.Role
+		if !l.options.View.HasRole(action.Role) {
+			return change, fmt.Errorf("%w: no node that can get shards has the role %q, so all shards would stay where they are: start nodes with --role %s first, or give a role that `shardway nodes` shows", api.ErrNoActiveNodes, action.Role, action.Role)
+		}
+	case api.ClearRole:
+		change.Kind = ack.ChangeRole
 	case api.Resume:
 		change.Kind = ack.ChangeResume
 	case api.Pause:
