@@ -81,10 +81,13 @@ func (in Inputs) unhealthyAppFinding(unhealthyNodes []string) Finding {
 
 // instanceFindings reports the app instances that are unhealthy while a sibling is healthy.
 func instanceFindings(in Inputs) []Finding {
-	var names, withErrors []string
+	var names, withErrors, drained []string
 	for _, node := range in.Nodes {
 		if !node.Alive || node.App == AppFailing || node.KeepsShards {
 			continue // another finding reports the whole app of the node
+		}
+		if node.Drained && node.Shards > 0 && len(node.UnhealthyInstances) > 0 {
+			drained = append(drained, node.ID)
 		}
 		for _, instance := range node.UnhealthyInstances {
 			name := fmt.Sprintf("%s/%d", node.ID, instance.Number)
@@ -106,6 +109,10 @@ func instanceFindings(in Inputs) []Finding {
 	if len(names) > 1 {
 		finding.Text = "the app instances " + joinNames(names) + " do not answer"
 		finding.Remedy = "start the app instances, or correct --upstream and --health; other instances of their nodes own their shards until then"
+	}
+	if len(drained) > 0 { // a hung instance of a drained node keeps the shards that it has not released
+		repair, _, _ := strings.Cut(finding.Remedy, ";")
+		finding.Remedy = repair + "; drain " + joinNames(drained) + " without --safe to move shards that a safe drain has left there"
 	}
 	if joined := joinNames(withErrors); joined != joinNames(names) {
 		finding.Text, finding.Brief = strings.Replace(finding.Text, joinNames(names), joined, 1), finding.Text

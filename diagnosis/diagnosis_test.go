@@ -510,6 +510,32 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 	}
 }
 
+// A safe drain leaves the shards of a hung instance at its node. The finding about the instance must not report that
+// other instances own them.
+func TestRemedyForInstanceOfDrainedNode(t *testing.T) {
+	for _, tc := range []struct {
+		isDrained bool
+		shards    int
+		want      string
+	}{
+		{false, 3, "; other instances of its node own its shards until then"},
+		{true, 3, "; drain b without --safe to move shards that a safe drain has left there"},
+		{true, 0, "; other instances of its node own its shards until then"},
+	} {
+		in := with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) {
+				n.Drained, n.Shards, n.UnhealthyInstances = tc.isDrained, tc.shards, []diagnosis.Instance{{Number: 2}}
+			}, "b")
+		})
+		for _, f := range diagnosis.Findings(in) {
+			if f.Code == diagnosis.InstanceUnhealthy && f.Remedy != "start the app instance, or correct --upstream and --health"+tc.want {
+				t.Errorf("drained %v with %d shards: remedy %q", tc.isDrained, tc.shards, f.Remedy)
+			}
+		}
+	}
+}
+
+
 // Whose secret is another one is told to mend that, not to start those who refuse it.
 func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 	refused := diagnosis.JoinAttempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", OtherSecret: true}
