@@ -155,6 +155,9 @@ func (l *leaderLoop) countReports(now time.Duration) {
 	var voices []leader.MemberView
 	for _, v := range views {
 		hb := l.beats[v.Node]
+		if boot := x.boots[v.Node]; boot != 0 && boot != hb.Boot {
+			delete(x.granted, v.Node) // the lease of the previous process
+		}
 		granted, ok := x.granted[v.Node]
 		if ok && now-granted <= lease && last.IsMember(v.Node) && !hb.Gateway && !hb.Goodbye && !v.Silent && !v.Crashed {
 			voices = append(voices, v)

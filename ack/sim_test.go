@@ -158,8 +158,8 @@ func mixes() []*simMix {
 			kinds: kinds("elect 1, compact 1"),
 		},
 		{
-			name: "marks", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 40, suspicions: 50,
-			kinds: kinds("mark 8, mark-restart 5, mark-drain 4, app-ill 5, policy 3, restart 3, kill 4, leave 2, sick 2, isolate 3, one-way 2, pause 3, hold 3, elect 3, depose 2, compact 3, join 2, remove 1, wipe 1"),
+			name: "marks", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 40, suspicions: 50, reaches: 30,
+			kinds: kinds("mark 8, mark-restart 5, mark-drain 4, spoke 2, spoke-flap 1, app-ill 5, policy 3, restart 3, kill 4, leave 2, sick 2, isolate 3, one-way 2, pause 3, hold 3, elect 3, depose 2, compact 3, join 2, remove 1, wipe 1"),
 		},
 	}
 }
