@@ -11,7 +11,7 @@ import (
 
 // runbooks are the pages with one section for each finding.
 func runbooks() []string {
-	return []string{"docs/operate/runbooks.md", "docs/operate/runbooks-warnings.md", "docs/operate/runbooks-info.md"}
+	return []string{"docs/operate/runbooks.md", "docs/operate/runbooks-warnings.md", "docs/operate/runbooks-apps.md", "docs/operate/runbooks-info.md"}
 }
 
 // TestEveryFindingHasARunbook checks that each finding has exactly one section in the runbooks,
