@@ -17,9 +17,8 @@ func IsHost(text string) bool {
 	return len(text) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(text)
 }
 
-// IsLoopback reports whether only this machine can reach a bind address of the form
-// host:port. The only accepted name is localhost, because other names may resolve to any
-// address.
+// IsLoopback reports whether a bind address of the form host:port can be reached only from this machine. localhost
+// is the only accepted name, because other names may resolve to any address.
 func IsLoopback(bind string) bool {
 	host, _, err := net.SplitHostPort(bind)
 	if err != nil {
@@ -29,8 +28,8 @@ func IsLoopback(bind string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
-// IsPort reports whether text is a fixed port number. Zero is not: with zero, the system chooses a
-// different port at every start, so clients could not find it.
+// IsPort reports whether text is a fixed port number. Zero is not, because the system would choose a different port
+// at every start and clients could not find it.
 func IsPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n != 0

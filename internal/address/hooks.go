@@ -17,7 +17,7 @@ type Hooks struct {
 	Path string
 }
 
-// HasSeparateAddress reports whether the hooks have a separate address, different from that of the app.
+// HasSeparateAddress reports whether the hooks have a different address than the app.
 func (h Hooks) HasSeparateAddress() bool { return h.Upstream.Network != "" }
 
 // maxHookPath is the maximum length of the path in bytes. It limits how much of each
@@ -68,8 +68,8 @@ func ParseHooks(text string) (Hooks, error) {
 }
 
 // checkHookPath returns why a path is not permitted, or an empty string. The proxy blocks client
-// requests for hook paths, so a path must have only one spelling, apart from the case of
-// letters. Percent-encoding, dot segments and empty segments would permit several.
+// requests for hook paths, so a path must have only one spelling, apart from letter case.
+// Percent-encoding, dot segments and empty segments would permit several.
 func checkHookPath(path string) string {
 	if path == "" {
 		return ""

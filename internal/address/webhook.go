@@ -43,8 +43,8 @@ func ParseWebhook(text string) (*url.URL, error) {
 	return parsed, nil
 }
 
-// RedactURL returns the part of the URL of a webhook that is not secret: scheme, host and port. Dots stand for the rest,
-// and for a text that is not a URL.
+// RedactURL returns the part of the URL of a webhook that is not secret: scheme, host and port. Dots stand for the
+// rest, or for text that is not a URL.
 func RedactURL(text string) string {
 	if text == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"slices"
 )
 
-// maxIntermediates is the largest number of intermediate certificates that are considered.
+// maxIntermediates is the maximum number of intermediate certificates considered.
 const maxIntermediates = 8
 
 // Verify verifies certs[0] as x509.Certificate.Verify does. The other certificates serve as

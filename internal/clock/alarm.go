@@ -8,8 +8,8 @@ import (
 // alarm is the timer of a Scheduler. wait and stop may be called while another call is in
 // progress.
 type alarm interface {
-	// set makes wait return in d and replaces the previous setting, also for a call of wait in
-	// progress. busy reports whether the process has other work to do.
+	// set makes wait return in d and replaces the previous setting, even for a call of wait in
+	// progress. busy is set if the process has other work to do.
 	set(d time.Duration, busy bool)
 	// wait blocks until the set time and returns true, once for each setting. It returns
 	// false after stop.
@@ -38,9 +38,9 @@ type runtimeAlarm struct {
 }
 
 // wakeUpCost is added to each wait, which otherwise is a whole number of milliseconds. The runtime
-// waits for sockets in milliseconds, rounded down, and then waits again for the remainder. As a
-// result, a wait of slightly more than 10 ms ends at the first wake-up, and one of exactly 10 ms at
-// the second.
+// waits for sockets in milliseconds, rounded down, and then waits again for the remainder. A wait
+// of slightly more than 10 ms therefore ends at the first wake-up, and one of exactly 10 ms at the
+// second.
 const wakeUpCost = 60 * time.Microsecond
 
 func (a *runtimeAlarm) set(delay time.Duration, _ bool) { a.timer.Reset(roundUp(delay)) }

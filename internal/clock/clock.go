@@ -37,7 +37,7 @@ func New() Clock {
 }
 
 // Virtual returns a clock that uses the time of the Go runtime for both variants. In a
-// testing/synctest bubble that is the time of the bubble.
+// testing/synctest bubble, this is the time of the bubble.
 func Virtual() Clock {
 	return &virtual{origin: time.Now()}
 }

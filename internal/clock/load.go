@@ -3,9 +3,9 @@ package clock
 import "time"
 
 const (
-	// A process that uses at least 1/busyShare of a core is busy, and stays so for busyPeriod.
-	// A process whose poller is behind uses all the CPU time that it gets. Without requests
-	// a process uses a fiftieth of a core on a slow machine.
+	// A process that uses at least 1/busyShare of a core is busy, and stays so for busyPeriod. A process whose
+	// poller is behind uses all the CPU time it gets. Without requests a process uses a fiftieth of a core on a
+	// slow machine.
 	busyShare  = 16
 	busyPeriod = 300 * time.Millisecond
 	// maxTimerDelay is the longest delay of a timer on a machine that has a free core for it.

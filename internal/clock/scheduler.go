@@ -20,13 +20,13 @@ const (
 	alarmTolerance = MinInterval / 20
 )
 
-// Scheduler is the shared ticker for all periodic work of a process. In an idle process a
-// wake-up costs more than the work it is for, and a wake-up shared by ten goroutines costs
-// little more than one.
+// Scheduler is the shared ticker for all periodic work of a process. In an idle process, a wake-up
+// costs more than the work it is for, and a wake-up shared by ten goroutines costs little more than
+// a single one.
 //
-// A Scheduler ticks when the first Ticker must be delivered, at the latest MaxInterval after the
+// A Scheduler ticks when the first Ticker must be delivered, no later than MaxInterval after the
 // previous tick, and every MinInterval while the process is busy. The zero Scheduler is ready to
-// use and ticks while Run runs.
+// use, and ticks while Run is running.
 type Scheduler struct {
 	// CPUTime returns the CPU time of the process. If it is nil, the process is treated as busy for
 	// the Tickers of NewBusyTicker.
@@ -75,7 +75,7 @@ const (
 // MaxInterval/2 and up to MaxInterval has no fixed schedule in an idle process, but is delivered
 // together with other ticks.
 //
-// Of the goroutines woken by one tick, the one that subscribed first runs first. The work
+// Of the goroutines woken by one tick, the one that subscribed first runs first, so that the work
 // of the others does not delay it on a busy machine.
 func (s *Scheduler) NewTicker(interval time.Duration) *Ticker {
 	return s.addTicker(&Ticker{kind: periodic, interval: interval})
@@ -138,8 +138,8 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// setAlarmAfterTick sets the alarm after the woken goroutines have run. Otherwise each of them would
-// set it again.
+// setAlarmAfterTick sets the alarm once the woken goroutines have run, because each of them would
+// otherwise set it again.
 func (s *Scheduler) setAlarmAfterTick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *Scheduler) setAlarmAfterTick() {
 }
 
 // TickEarly ticks now if the next tick is due within half of MaxInterval and the last one was at
-// least MinInterval ago. A goroutine calls it after another event has woken it, which saves a
-// wake-up of the process.
+// least MinInterval ago. Calling it from a goroutine that another event has woken saves a wake-up
+// of the process.
 func (s *Scheduler) TickEarly() {
 	if now := time.Now(); s.tickIsNear(now) {
 		s.tick(now, false)
@@ -272,9 +272,9 @@ func (t *Ticker) takeIfDue(now time.Time) bool {
 		t.due = time.Time{}
 		return true
 	}
-	// A Ticker for which the process was woken alone is scheduled from now on relative to
-	// this time. Its times then converge with those of a Ticker that has a schedule of its
-	// own. Otherwise the two would always need separate wake-ups.
+	// If the process was woken for this Ticker alone, schedule the Ticker relative to this time
+	// from now on. Its times then converge with those of a Ticker with its own schedule; otherwise
+	// the two would always need separate wake-ups.
 	wokeProcessAlone := t.interval > MaxInterval && now.Sub(t.due) >= t.tolerance()
 	next := t.due.Add(t.interval)
 	missedNext := next.Before(now) // the tick was late

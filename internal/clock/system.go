@@ -25,8 +25,8 @@ func (s *system) Now() time.Duration { return time.Since(s.origin) }
 func (s *system) Precise() time.Duration {
 	b, ok := boottime()
 	if !ok {
-		// boottime worked in New, so a sandbox has forbidden it since. The clock of the
-		// runtime is the best alternative.
+		// boottime worked in New, so a sandbox must have forbidden it since. The runtime's clock is the best
+		// alternative.
 		return s.Now()
 	}
 	return b - s.boot

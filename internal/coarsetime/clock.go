@@ -9,8 +9,8 @@ import (
 // late by up to Resolution.
 const Resolution = 50 * time.Millisecond
 
-// Clock is a clock that shows the time of its last update. Reading it costs one atomic load. A time
-// of the clock is the time since one second before its start, because zero means never.
+// Clock is a clock that shows the time of its last update. Reading it costs one atomic load. Times
+// are measured from one second before its start, because zero means never.
 type Clock struct {
 	origin time.Time
 	nanos  atomic.Int64

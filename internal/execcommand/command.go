@@ -183,9 +183,9 @@ func (c Command) Args(values map[Placeholder][]byte) [][]byte {
 	return args
 }
 
-// CheckKey returns an error if the key cannot be an argument or a part of the environment. Such a key
-// contains a NUL byte, or looks like an option to the program. A word -- before the key in the command makes
-// a key that begins with - acceptable.
+// CheckKey returns an error if the key cannot be an argument or a part of the environment. Such a key contains a
+// NUL byte, or looks like an option to the program. If the command has the word -- before the key, the key may
+// begin with -.
 func (c Command) CheckKey(key []byte) error {
 	if bytes.IndexByte(key, 0) >= 0 {
 		return errors.New("the key contains a NUL byte, which no argument can contain")

@@ -1,9 +1,9 @@
 // Package fieldname contains the rules for names of header fields, which parsers, key sources and header
 // rules share.
 //
-// Apps can read fields with different names as one field: CGI, for example, gives X-User and X_User
-// the same variable. Two names with the same normal name are such names. All parts of Shardway must
-// use the same normal name, because otherwise one part could accept a field that another one replaces.
+// Apps may read fields with different names as one field: CGI, for example, gives X-User and X_User the same
+// variable. Such names have the same normal name. All parts of Shardway must normalize names alike, because one
+// part could otherwise accept a field that another one replaces.
 package fieldname
 
 // tokenByte contains true for the bytes of a token.

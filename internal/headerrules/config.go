@@ -33,8 +33,8 @@ func (c *Config) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Check returns the first mistake, as a *valueerr.Error whose Key is the place of the rule, such as
-// request.set. keyFields contains the fields from which the key of a request may be read.
+// Check returns the first error found, a *valueerr.Error whose Key locates the rule, such as request.set. keyFields
+// contains the fields from which the key of a request may be read.
 func (c *Config) Check(keyFields []string) error {
 	if err := c.Request.Check(Request, keyFields); err != nil {
 		return within("request", err)

@@ -12,9 +12,9 @@ type Edit struct {
 	addition []byte   // complete header lines to add
 }
 
-// Compile returns the effect of rules that apply one after the other. It returns nil if they change
-// nothing. The rules must have passed Check. A rule for X-User also removes spellings such as X_User,
-// because an app may not distinguish them.
+// Compile returns the combined effect of rules that apply in order, or nil if they change nothing. The rules must
+// have passed Check. A rule for X-User also removes spellings such as X_User, because an app may not distinguish
+// them.
 func Compile(levels ...*Rules) *Edit {
 	edit := &Edit{}
 	var added []Field
@@ -51,8 +51,7 @@ func (r *Rules) names() []string {
 // RemovesAny reports whether the edit may remove fields.
 func (e *Edit) RemovesAny() bool { return e != nil && len(e.removed) > 0 }
 
-// Removed returns the names of the fields that the edit removes, in lower case. The caller must not change
-// them.
+// Removed returns the names of the fields that the edit removes, in lowercase. The caller must not change them.
 func (e *Edit) Removed() []string { return e.removed }
 
 // Removes reports whether the edit removes fields with this name.

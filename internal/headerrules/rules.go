@@ -12,10 +12,10 @@ import (
 // Field is a header field.
 type Field struct{ Name, Value string }
 
-// Rules changes the header fields of a message. First it removes the fields of Remove and Set, and then it
-// adds those of Set and Add. The zero value changes nothing.
+// Rules changes the header fields of a message. It first removes the fields in Remove and Set, and then adds those
+// in Set and Add. The zero value changes nothing.
 type Rules struct {
-	Set    []Field  // fields that replace all fields of the same name
+	Set    []Field  // fields that replace all fields with the same name
 	Add    []Field  // further fields
 	Remove []string // names of fields
 }
@@ -55,8 +55,8 @@ func (r *Rules) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Check returns the first mistake in the rules, as a *valueerr.Error whose Key is set, add or remove. For
-// requests, keyFields contains the fields from which the key of a request may be read.
+// Check returns the first error in the rules, a *valueerr.Error whose Key is set, add or remove.
+// For requests, keyFields contains the fields from which the key of a request may be read.
 func (r *Rules) Check(direction Direction, keyFields []string) error {
 	size := 0
 	var changed []string
@@ -123,9 +123,9 @@ func checkName(kind, name string, direction Direction) error {
 	return nil
 }
 
-// isReserved reports whether no rule may change a field, because it frames the message, controls the
-// connection, or is a field of Shardway. normal is the result of normalize: apps may take a spelling such
-// as Content_Length for the field.
+// isReserved reports whether rules must not change a field, because it frames the message, controls the connection,
+// or belongs to Shardway. normal is the normalized name, because apps may take a spelling such as Content_Length
+// for the field.
 func isReserved(normal string, direction Direction) bool {
 	if strings.HasPrefix(normal, "shardway-") || strings.HasPrefix(normal, "sec-websocket-") {
 		return true

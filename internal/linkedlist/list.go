@@ -11,8 +11,8 @@ type List[T any] struct {
 	length      int
 }
 
-// Element is the place of a value in a list. It is usually a field of the value. The zero value is in
-// no list. An element must not be copied while it is in a list.
+// Element links a value into a list. It is usually a field of the value. The zero value is in no
+// list. An element must not be copied while it is in a list.
 type Element[T any] struct {
 	value      T
 	list       *List[T] // nil means that the element is in no list
@@ -25,7 +25,7 @@ func (l *List[T]) Len() int { return l.length }
 // First returns the first value. It returns the zero value of T if the list is empty.
 func (l *List[T]) First() T { return l.first.valueOrZero() }
 
-// All returns the values in order. The loop may remove the value that it has received.
+// All returns the values in order. The loop body may remove the value that it was given.
 func (l *List[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for element := l.first; element != nil; {
@@ -47,7 +47,7 @@ func (l *List[T]) InsertBefore(next, element *Element[T], value T) {
 	l.insert(element, value, next.prev, next)
 }
 
-// insert adds value between two neighbors. nil means that there is none.
+// insert adds value between two neighbors, either of which may be nil.
 func (l *List[T]) insert(element *Element[T], value T, prev, next *Element[T]) {
 	*element = Element[T]{value: value, list: l, prev: prev, next: next}
 	if prev == nil {

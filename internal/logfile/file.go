@@ -69,7 +69,7 @@ func (f *File) Reopen() error {
 	if err != nil {
 		return fmt.Errorf("logfile: %w", err)
 	}
-	f.flush() // lines that are already in the buffer belong in the old file
+	f.flush() // already buffered lines belong in the old file
 	f.output.Lock()
 	old := f.output.f
 	f.output.f, f.output.broken = reopened, false

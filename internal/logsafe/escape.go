@@ -15,8 +15,8 @@ func NewEscaper(w io.Writer) io.Writer { return escaper{w} }
 
 type escaper struct{ w io.Writer }
 
-// Write writes one line. It escapes the line only if the line contains a control character other than ASCII ones,
-// which the encoder has escaped already.
+// Write writes one line. It escapes the line only if it contains control characters other than ASCII ones, which
+// the encoder has already escaped.
 func (e escaper) Write(line []byte) (int, error) {
 	for i := 0; i < len(line); {
 		r, size := rune(line[i]), 1

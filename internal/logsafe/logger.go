@@ -29,8 +29,8 @@ func Level(name string) zerolog.Level {
 	return level
 }
 
-// timestampHook adds the time to each line in milliseconds. The hook of zerolog writes whole
-// seconds unless a global variable of that package is changed.
+// timestampHook adds the time to each line in milliseconds. zerolog's own hook writes whole seconds unless a global
+// variable of that package is changed.
 type timestampHook struct{}
 
 // Run adds the time to an event.

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// maxOneLine is the largest size of the result of OneLine, in bytes.
+// maxOneLine is the maximum size of OneLine's result, in bytes.
 const maxOneLine = 300
 
 // OneLine makes text from an app or another node safe to display: at most 300 bytes, one line, and no

@@ -11,9 +11,9 @@ import (
 // kernel memory of the container, and for growth between two collections.
 const limitShare = 0.9
 
-// Limit sets the soft memory limit of the runtime from the limit of the control group. Near
-// that limit the garbage collector runs more often. Without it, the kernel might kill the
-// process first. If the operator has set GOMEMLIMIT, that value remains in force.
+// Limit sets the soft memory limit of the runtime from the limit of the control group. Near that limit, the garbage
+// collector runs more often; without it, the kernel might kill the process first. GOMEMLIMIT takes precedence if it
+// is set.
 func Limit(log zerolog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(limitShare))
 	switch {

@@ -8,8 +8,8 @@ const (
 	// maxIdlePercent is the share of one processor, in percent, up to which the process is treated
 	// as idle.
 	maxIdlePercent = 10
-	// idleChecks is the number of successive idle checks before memory is released. A process that becomes
-	// busy again allocates the memory again, which takes some microseconds for each 64 KiB.
+	// idleChecks is the number of successive idle checks before memory is released. A process that becomes busy
+	// again must reallocate the memory, which takes some microseconds for each 64 KiB.
 	idleChecks = 2
 	// minReleaseInterval is the minimum interval between two releases, because even an idle process allocates now and
 	// then.

@@ -20,9 +20,9 @@ func Run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
 	process{cpuTime: clock.CPUTime, usage: newMetricsReader().read, release: releaseUnused}.run(ctx, scheduler, log)
 }
 
-// releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not
-// stop the process, but it occupies one processor, and an idle process uses only one, so a second
-// is allowed.
+// releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB. This does not
+// stop the process, but occupies one processor, and an idle process uses only one, so a second one
+// is allowed in the meantime.
 func releaseUnused() {
 	defer processors.AtLeast(2)()
 	debug.FreeOSMemory()
@@ -67,7 +67,8 @@ func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolo
 // metricsReader reads memory metrics of the runtime.
 type metricsReader []metrics.Sample
 
-// The names of the metrics. Usage.Live is the first one, and Usage.HeapReserved the sum of the others.
+// Names of runtime metrics. Usage.Live is the first one, and Usage.HeapReserved the sum of the
+// others.
 const (
 	metricHeapLive    = "/gc/heap/live:bytes"
 	metricHeapObjects = "/memory/classes/heap/objects:bytes"
@@ -86,7 +87,7 @@ func (r metricsReader) read() Usage {
 	var usage Usage
 	for i := range r {
 		if r[i].Value.Kind() != metrics.KindUint64 {
-			return Usage{} // this runtime lacks the metric: with zero usage, no memory is released
+			return Usage{} // this runtime lacks the metric, and zero usage means that no memory is released
 		}
 		if bytes := r[i].Value.Uint64(); i == 0 {
 			usage.Live = bytes

@@ -9,7 +9,7 @@ import (
 )
 
 // Watcher calls a function for each watched connection that becomes readable. The zero value is
-// ready. The first call of Watch starts the goroutine of the Watcher.
+// ready to use. The first call of Watch starts its goroutine.
 type Watcher struct {
 	// NewPoller replaces rawio.NewPoller in tests; nil means rawio.NewPoller. It must be set before
 	// the first call of Watch.
@@ -19,7 +19,7 @@ type Watcher struct {
 	mu        sync.Mutex
 	poller    *rawio.Poller // nil means that no connection has been watched yet
 	ended     chan struct{} // closed when the goroutine has exited
-	closed    bool          // no connection can be watched any more
+	closed    bool          // no further connection can be watched
 	callbacks map[uint64]func()
 	lastID    uint64 // last poller id; ids are never reused, so that a late event matches no other connection
 }
@@ -28,9 +28,9 @@ type Watcher struct {
 var ErrClosed = errors.New("netpoll: watcher closed")
 
 // Watch calls ready once, as soon as conn has data, an end of stream or an error, or when the
-// Watcher fails. The goroutine of the Watcher calls ready, so ready must not block for long. It may be
-// called before Watch returns. The caller must call cancel before it reads from conn or closes it.
-// After cancel has returned, ready may still be called if the event had arrived before.
+// Watcher fails. ready is called on the Watcher's goroutine, so it must not block for long. It may
+// be called before Watch returns. The caller must call cancel before it reads from conn or closes
+// it. ready may still be called after cancel has returned if the event arrived before.
 func (w *Watcher) Watch(conn net.Conn, ready func()) (cancel func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *Watcher) run() {
 }
 
 // takeReady removes and returns the functions of the given events. Events of connections that are
-// not watched any more are ignored.
+// no longer watched are ignored.
 func (w *Watcher) takeReady(events []rawio.Event) (ready []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *Watcher) takeAll() (all []func()) {
 	return all
 }
 
-// Close stops the Watcher. After it, no connection can be watched.
+// Close stops the Watcher. No connection can be watched afterward.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	poller := w.poller

@@ -85,8 +85,8 @@ func SplitRoles(text string) []string {
 // Meta is the metadata of a node: values by key.
 type Meta map[string]string
 
-// ParseMeta converts entries of the form KEY=VALUE. It returns an error for an entry of another form, a key that
-// occurs twice, and more entries or bytes than a node may have.
+// ParseMeta converts entries of the form KEY=VALUE. It returns an error for an entry of any other form, a duplicate
+// key, or more entries or bytes than a node may have.
 func ParseMeta(entries []string) (Meta, error) {
 	meta := Meta{}
 	for _, entry := range entries {

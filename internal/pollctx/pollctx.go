@@ -19,7 +19,7 @@ type polledContext struct {
 }
 
 // Context returns a context that ends with parent, when cancel is called, or when Done or Err is
-// called and expired returns true. In the last case a goroutine that already waits on Done is also
+// called and expired returns true. In the last case, goroutines already waiting on Done are also
 // released. expired must be safe for concurrent use. Deriving a context from the result performs
 // the check once.
 func Context(parent context.Context, expired func() bool) (ctx context.Context, cancel context.CancelFunc) {

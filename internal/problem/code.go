@@ -31,15 +31,15 @@ const (
 	// AppFailed is for an app in the node's process that panicked, or whose response
 	// is invalid.
 	AppFailed Code = "app-failed"
-	// UpstreamBusy is for a request beyond the limit of connections to the app.
+	// UpstreamBusy is for a request that exceeds the limit of connections to the app.
 	UpstreamBusy Code = "upstream-busy"
 	// ProcessFailed is for an app with one process for each key or shard, if that process cannot be started.
 	// ProcessLimit is for a request that needs one more process than the limit permits.
 	ProcessFailed Code = "process-failed"
 	ProcessLimit  Code = "process-limit"
-	// ShardBusy is for a request beyond the limit of concurrent requests of its shard.
+	// ShardBusy is for a request that exceeds the limit of concurrent requests of its shard.
 	ShardBusy Code = "shard-busy"
-	// KeyBusy is for a request beyond the limit of concurrent requests of its key.
+	// KeyBusy is for a request that exceeds the limit of concurrent requests of its key.
 	KeyBusy Code = "key-busy"
 	// RateLimited is for a request whose key exceeds a limit of the operator.
 	RateLimited     Code = "rate-limited"
@@ -59,7 +59,7 @@ const (
 	Quarantined Code = "quarantined"
 	// ShardMoved is for a request aborted because its shard moved away or its node stopped.
 	ShardMoved Code = "shard-moved"
-	// RerouteLoop is for a request for which a second app instance has named another key.
+	// RerouteLoop is for a request whose second app instance also named a different key.
 	RerouteLoop Code = "reroute-loop"
 )
 
@@ -74,13 +74,13 @@ const (
 	Forbidden       Code = "forbidden"
 	TooManyRequests Code = "too-many-requests"
 	Conflict        Code = "conflict"
-	// UnknownNode is for an action or a request about a node that the cluster does not have.
+	// UnknownNode is for an action or request about a node that is not in the cluster.
 	UnknownNode Code = "unknown-node"
 	// NodeUnhealthy is for an action that needs a node from which the leader receives heartbeats.
 	NodeUnhealthy Code = "node-unhealthy"
 	// NoActiveNodes is for an action after which no node could own the shards.
 	NoActiveNodes Code = "no-active-nodes"
-	// NotLeader is for an action that reached a node which does not lead any more, or not yet.
+	// NotLeader is for an action that reached a node that no longer leads, or does not lead yet.
 	NotLeader Code = "not-leader"
 	// Timeout is for an action whose outcome was not known in time.
 	Timeout  Code = "timeout"

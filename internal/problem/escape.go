@@ -4,10 +4,10 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// appendEscaped appends text as the content of a JSON string, without the quotes. In addition
-// to the characters that JSON requires (RFC 8259, section 7), it escapes <, >, &, U+2028 and
-// U+2029. The text may contain input of a client, and an app may embed it in an HTML page.
-// Invalid UTF-8 becomes U+FFFD.
+// appendEscaped appends text as the content of a JSON string, without the quotes. In addition to
+// the characters that JSON requires (RFC 8259, section 7), it escapes <, >, &, U+2028 and U+2029.
+// The text may contain client input, and an app may embed it in an HTML page. Invalid UTF-8 becomes
+// U+FFFD.
 func appendEscaped(dst []byte, text string) []byte {
 	copied := 0
 	for i := 0; i < len(text); {

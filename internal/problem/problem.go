@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Problem is one error response. It is small and meant to be a value on the stack. The zero value
-// of each field except Code omits the member, or means the default of the code.
+// Problem is an error response. It is small and meant to live on the stack. A zero field, except
+// Code, omits the member or selects the default of the code.
 //
 //nolint:errname // RFC 9457 calls it a problem, and so do other libraries.
 type Problem struct {
@@ -163,7 +163,7 @@ func Decode(content []byte) (*Problem, error) {
 		Epoch: members.Epoch, Finding: members.Finding, Param: members.Param, Value: members.Value, RetryAfter: time.Duration(members.RetryAfter) * time.Second,
 	}
 	if decoded.Status < 400 || decoded.Status > 599 {
-		decoded.Status = 0 // an invalid status of another server must not make WriteHeader panic
+		decoded.Status = 0 // an invalid status from another server must not make WriteHeader panic
 	}
 	if members.Shard != nil {
 		decoded.Shard, decoded.HasShard = *members.Shard, true

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// count is the number of processors that the process uses. It is the larger of the two numbers
-// that Run and AtLeast want.
+// count is the number of processors that the process uses. It is the larger of the numbers requested by Run and
+// AtLeast.
 var count struct {
 	sync.Mutex
 	want  int // the decision of Run; zero means none yet
@@ -34,8 +34,8 @@ func setCount(wanted int) {
 	runtime.GOMAXPROCS(max(wanted, count.least))
 }
 
-// AtLeast makes the process use at least the minimum number of processors until release, for work that occupies one of
-// them for long. Run continues. Only one goroutine at a time may call it.
+// AtLeast makes the process use at least the minimum number of processors until release, for work that occupies one
+// of them for a long time. Run continues. Only one goroutine may call it at a time.
 func AtLeast(minimum int) (release func()) {
 	count.Lock()
 	defer count.Unlock()

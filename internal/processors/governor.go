@@ -3,15 +3,15 @@ package processors
 import "time"
 
 const (
-	// busyPercent is the utilization of the current processors, in percent, from which on the process
+	// busyPercent is the utilization of the current processors, in percent, at which the process
 	// gets all processors. At that utilization, new work waits for a processor.
 	busyPercent = 95
 	// halfEnoughPercent is the highest expected utilization of half of the processors, in percent, at which
 	// half are considered enough. The actual utilization will be lower, because a request costs
 	// less CPU time with fewer processors.
 	halfEnoughPercent = 88
-	// measureInterval is the approximate interval between two measurements. Next to other busy
-	// processes, the process gets CPU time in bursts of tens of milliseconds.
+	// measureInterval is the approximate interval between two measurements. While other processes
+	// are busy, the process gets CPU time in bursts of tens of milliseconds.
 	measureInterval = 100 * time.Millisecond
 	// halveDelay is how long half of the processors must have been enough before the number is
 	// halved. The delay keeps changes rare: each of them briefly stops all goroutines.
@@ -35,7 +35,7 @@ type Governor struct {
 
 // NewGovernor returns the Governor of a process that may use up to maximum processors. maximum must
 // be at least 1. used is the CPU time that the process has used until now. The process begins with
-// all processors, because a start is much work.
+// all processors, because starting is a lot of work.
 func NewGovernor(maximum int, now, used time.Duration) *Governor {
 	return &Governor{maximum: maximum, current: maximum, measuredAt: now, cpuTime: used, halfEnoughSince: now}
 }

@@ -30,8 +30,9 @@ type Client struct {
 // ErrGuardEnded is the error of a command to a guard that has ended.
 var ErrGuardEnded = errors.New("procguard: the guard of the child processes has ended")
 
-// Start starts a guard and waits until it holds the lock of lockFile, so it waits until the children of an earlier
-// guard with the same file have ended. env is the environment of the guard, which its children do not inherit.
+// Start starts a guard and waits until it holds the lock of lockFile, and therefore until the children of an
+// earlier guard with the same file have ended. env is the environment of the guard, which its children do not
+// inherit.
 func Start(ctx context.Context, lockFile string, env []string, events Events) (*Client, error) {
 	commandRead, commandWrite, err := os.Pipe()
 	if err != nil {
@@ -45,7 +46,7 @@ func Start(ctx context.Context, lockFile string, env []string, events Events) (*
 	}
 	process := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{guardName}, Env: env, Stdin: commandRead, Stdout: eventWrite, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a Ctrl-C in the terminal is for the node only
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // Ctrl-C in the terminal is only for the node
 	}
 	err = process.Start()
 	_ = commandRead.Close() // the guard has its own copies
@@ -134,13 +135,13 @@ func (c *Client) StopChild(id uint64, grace time.Duration) error {
 	return c.send(&command{Kind: commandStop, ID: id, Grace: grace})
 }
 
-// SetDeadline sets the times, in CLOCK_BOOTTIME, at which all children get SIGTERM and SIGKILL unless a later
-// call sets later times. No child starts after term.
+// SetDeadline sets when, in CLOCK_BOOTTIME, all children get SIGTERM and SIGKILL unless another call extends the
+// deadline first. No child starts after term.
 func (c *Client) SetDeadline(term, kill time.Duration) error {
 	return c.send(&command{Kind: commandDeadline, Term: term, Kill: kill})
 }
 
-// Close makes the guard kill all children, and waits for its end.
+// Close makes the guard kill all children, and waits for it to exit.
 func (c *Client) Close() {
 	c.mu.Lock()
 	pipe := c.pipe

@@ -6,14 +6,13 @@
 // output and their ends. It has three reasons to end a child without a command:
 //
 //   - The pipe is closed, because the node has ended. The guard then kills all children and exits.
-//   - The deadline has passed. The node extends it with each lease, so a node that is frozen or isolated does
-//     not. The deadline is a time of CLOCK_BOOTTIME, which both processes read.
+//   - The deadline has passed. The node extends it with each lease, which a frozen or isolated node cannot do. The deadline is a time of CLOCK_BOOTTIME, which both processes read.
 //   - The main process of a child has ended. The guard then ends the processes that the child has started.
 //
 // # Processes of a child
 //
 // Each child is the leader of its own session. The guard is a child subreaper (PR_SET_CHILD_SUBREAPER): when a
-// process ends, its children become children of the guard. As a result, each process below the guard belongs to a
+// process ends, its children become children of the guard. Each process below the guard therefore belongs to a
 // child by the first of these rules that applies: the process is in the session or process group of the child, its
 // environment contains the variable SHARDWAY_PROCESS of the child, or one of its ancestors belongs to the child. An
 // orphan to which none applies is killed whenever a child ends. A child has ended when none of its processes is

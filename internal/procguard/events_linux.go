@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxQueuedOutput is the largest number of lines of output that wait for the node. Further lines are dropped.
+// maxQueuedOutput is the maximum number of output lines that wait for the node. Further lines are dropped.
 const maxQueuedOutput = 1024
 
 // eventQueue writes events without blocking the guard, because a frozen node does not read them.
@@ -65,13 +65,13 @@ func (q *eventQueue) next() guardEvent {
 	return event
 }
 
-// run writes events until the node does not read them any more.
+// run writes events until the node stops reading them.
 func (q *eventQueue) run() {
 	encoder := json.NewEncoder(q.out)
 	for {
 		event := q.next()
 		if err := encoder.Encode(&event); err != nil {
-			_ = q.out.Close() // the children must end because the pipe of commands is closed, not because of this
+			_ = q.out.Close() // the children must end because the command pipe is closed, not because of this
 			return
 		}
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// maxLine is the largest length of a line of output in bytes. Longer lines are split.
+	// maxLine is the maximum length of an output line in bytes. Longer lines are split.
 	maxLine = 4 << 10
 	// sweepPause is the time between two attempts to end the remaining processes of a child.
 	sweepPause = 5 * time.Millisecond
 	// maxCommandBytes is the largest length of a command in bytes.
 	maxCommandBytes = 4 << 20
-	// deadlineTick is the longest time between two checks of the deadline. A timer of the Go runtime does not
-	// count the time in which the machine was suspended, but the deadline does.
+	// deadlineTick is the longest time between two checks of the deadline. Timers of the Go runtime do not count
+	// time in which the machine was suspended, but the deadline does.
 	deadlineTick = 20 * time.Millisecond
 )
 
@@ -67,8 +67,8 @@ type guard struct {
 // goroutine starts processes.
 func Main() int {
 	runtime.LockOSThread() // the parent-death signal of the children belongs to this thread
-	// Signals for the node do not end the guard. They are caught instead of ignored, because the children would
-	// inherit ignored signals.
+	// Signals meant for the node must not end the guard. They are caught rather than ignored, because the children
+	// would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	if err := runGuard(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "shardway: process guard:", err)
@@ -320,8 +320,8 @@ func describeStatus(status syscall.WaitStatus) string {
 	return "exit status " + strconv.Itoa(status.ExitStatus())
 }
 
-// advance ends children whose time has passed, and reports children without processes. It returns the time
-// until the next call.
+// advance ends children that are overdue, and reports children without processes. It returns the time until the
+// next call.
 func (g *guard) advance() time.Duration {
 	now := Boottime()
 	pastTerm, pastKill := g.deadlineSet && now >= g.termAt, g.deadlineSet && now >= g.killAt

@@ -14,8 +14,8 @@ type processEntry struct {
 	pid, parent, group, session int
 }
 
-// processTable contains the processes below the guard. /proc cannot be read at one instant, so processes
-// that start or end in the meantime can be missing.
+// processTable contains the processes below the guard. /proc cannot be read atomically, so processes that start or
+// end in the meantime may be missing.
 type processTable struct {
 	guard     int
 	processes map[int]processEntry
@@ -56,8 +56,8 @@ func readProcessTable(guard int) *processTable {
 	return table
 }
 
-// isDescendant reports whether a process is below the process guard. isKnown is false if an ancestor is missing in
-// all, because it ended after the entry of its child was read.
+// isDescendant reports whether a process is below the process guard. isKnown is false if an ancestor is missing
+// from all because it ended after its child's entry was read.
 func isDescendant(entry processEntry, guard int, all map[int]processEntry) (isBelow, isKnown bool) {
 	for range len(all) + 1 {
 		if entry.parent == guard {

@@ -30,7 +30,7 @@ import (
 //
 //   - It inherits its socket options from the listening socket.
 //   - Concurrent long writes may interleave.
-//   - Only a goroutine that waits notices an expired deadline.
+//   - Only a waiting goroutine notices an expired deadline.
 //   - Only Close closes it; there is no finalizer.
 type Conn struct {
 	fd   int
@@ -65,8 +65,8 @@ var (
 	_ syscall.Conn = (*Conn)(nil)
 )
 
-// SetInheritedOptions sets the options on a listening socket that connections from Accept need and that
-// package net would set. Connections inherit them from now on.
+// SetInheritedOptions sets options on a listening socket that package net would set on each
+// connection and that connections from Accept inherit.
 func SetInheritedOptions(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
@@ -343,7 +343,7 @@ func (c *Conn) wrap(op string, err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
-	if c.closed.Load() { // the poller has an error of its own for this
+	if c.closed.Load() { // the poller returns a different error for this
 		err = net.ErrClosed
 	}
 	return &net.OpError{Op: op, Net: "tcp", Addr: c.RemoteAddr(), Err: err}

@@ -25,8 +25,8 @@ func Connects(addr netip.AddrPort) bool {
 	}
 	var sockaddr syscall.RawSockaddrAny
 	size := encodeSockaddr(&sockaddr, addr, isIPv4)
-	// The kernel processes the reply of a local listener before the first call returns.
-	// Then the second call succeeds.
+	// The kernel processes a local listener's reply before the first call returns, so that the second call
+	// succeeds.
 	for errno = syscall.EINPROGRESS; errno == syscall.EINPROGRESS; {
 		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&sockaddr)), size) //nolint:gosec // as package syscall does it
 	}

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic reads CLOCK_MONOTONIC, with which the service manager compares the time of a
-// reload. It returns zero on an error. The manager then considers the reload older than its
-// request.
+// monotonic reads CLOCK_MONOTONIC, with which the service manager compares the time of a reload. It returns zero on
+// an error. The manager then takes the reload for one that preceded its request.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {

@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 )
 
-// The labels keep the keys derived from one secret independent of each other. They are part
-// of the protocol: nodes with other labels could not communicate.
+// The labels keep the keys derived from one secret independent of each other. They are part of the protocol: nodes
+// with different labels could not communicate.
 const (
 	salt             = "shardway secret v1"
 	labelGossip      = "gossip: AES-256-GCM key"

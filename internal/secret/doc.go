@@ -1,8 +1,8 @@
 // Package secret holds the cluster secret and the mutual TLS between nodes that is derived
 // from it.
 //
-// The secret has 32 bytes and is stored in a file that only the node may read. Every node
-// derives the same keys from it with HKDF-SHA256 (RFC 5869), each with a label of its own:
+// The secret has 32 bytes and is stored in a file that only the node may read. Every node derives
+// the same keys from it with HKDF-SHA256 (RFC 5869), each with its own label:
 //
 //	                ┌─ gossip key ──► memberlist, AES-256-GCM
 //	secret ─ HKDF ──┼─ proof key, and one key per stream ──► rotation
@@ -20,8 +20,7 @@
 //     Replace exchanges at any time.
 //   - Store keeps a List in step with its file and notifies the users of the List.
 //
-// All types are safe for concurrent use. The node calls Store.Run in a goroutine of its
-// own.
+// All types are safe for concurrent use. The node calls Store.Run in a separate goroutine.
 //
 // Invariants:
 //
@@ -35,7 +34,7 @@
 //     verified again, and it ends with the Trust under which it began (session.go).
 //   - An older secret cannot lock out a newer one. A node changes its secrets only for a
 //     peer that proves, on that stream, possession of the newest secret that the node has
-//     (Store, Proofs). A certificate proves no secret.
+//     (Store, Proofs). A certificate does not prove possession of a secret.
 //   - No secret is printed. Logs and responses contain its Fingerprint instead.
 //
 // All cryptography is from the standard library.

@@ -45,7 +45,7 @@ func ReadPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
 	defer func() { _ = file.Close() }() // only read
-	// Check the open file and not its name: the open file is what is read below.
+	// Check the open file rather than its name, because the open file is read below.
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// maxFileSize is the largest accepted size of a secret file in bytes.
+	// maxFileSize is the maximum size of a secret file in bytes.
 	maxFileSize = 64 << 10
-	// maxSecrets is the largest number of secrets accepted at the same time. A rotation
-	// needs two.
+	// maxSecrets is the maximum number of secrets accepted at the same time. A rotation needs two.
 	maxSecrets = 8
 )
 
@@ -88,7 +87,7 @@ func (l List) Newest() (newest Secret, ok bool) {
 	return sorted[0], true
 }
 
-// Equal reports whether both lists contain the same secrets in the same order.
+// Equal reports whether the lists contain the same secrets in the same order.
 func (l List) Equal(other List) bool { return slices.EqualFunc(l, other, Secret.Equal) }
 
 // identical is like Equal, but also compares the creation time and origin of each secret.

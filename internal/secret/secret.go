@@ -28,8 +28,8 @@ type Secret struct {
 	key [Size]byte
 	// createdAt orders secrets by age. The zero time means unknown.
 	createdAt time.Time
-	// fromRotation is set if a rotation created the secret, so the secret has been sent over
-	// streams protected by its predecessor. A secret that an operator created was never sent.
+	// fromRotation is set if a rotation created the secret, which was then sent over streams
+	// protected by its predecessor. A secret created by an operator is never sent.
 	fromRotation bool
 }
 

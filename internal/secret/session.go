@@ -23,12 +23,12 @@ const maxCacheEntries = 1024
 // can be resumed only under the Trust under which it began. A new list of secrets, or a new
 // process, accepts none of the old sessions.
 //
-// A resumed session derives fresh keys, and its certificates are verified like those of a
-// new one. Resumption saves both ends the signatures and most of the key agreement. A new
-// session uses X25519 with ML-KEM, so a recording cannot be decrypted later with a quantum
-// computer. A resumed session mixes the keys of that session with a P-256 key agreement
-// (RFC 8446, section 7.1), which takes half the time of a resumed handshake with ML-KEM
-// (BenchmarkResumed). Every WebSocket that moves to another node needs a handshake.
+// A resumed session derives fresh keys, and its certificates are verified like those of a new one.
+// Resumption saves both ends the signatures and most of the key agreement. A new session uses
+// X25519 with ML-KEM, so a recording cannot be decrypted later with a quantum computer. A resumed
+// session mixes the keys of that session with a P-256 key agreement (RFC 8446, section 7.1), which
+// takes half the time of a resumed handshake with ML-KEM (BenchmarkResumed). This matters because
+// every WebSocket that moves to another node needs a handshake.
 type sessionConfigs struct {
 	// mu protects the following fields.
 	mu        sync.Mutex

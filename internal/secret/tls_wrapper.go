@@ -45,8 +45,8 @@ func NewTLSWrapper(trust *Trust) *TLSWrapper {
 func (w *TLSWrapper) Replace(trust *Trust) {
 	w.trust.Store(trust)
 	if len(w.untrusted()) > 0 {
-		// Each replacement starts a timer. The function decides when it runs which streams
-		// to close.
+		// Each replacement starts a timer. The function decides which streams to close when it
+		// runs.
 		time.AfterFunc(w.grace, w.closeUntrusted)
 	}
 }

@@ -23,7 +23,7 @@ type direction struct {
 	// lastArrival is the arrival time of the last segment. No segment overtakes another.
 	lastArrival time.Time
 
-	// holding means that the route is closed. From some segment on, all segments are then held.
+	// holding is set while the route is closed. From some segment on, all segments are then held.
 	holding bool
 	// holdPeriod is the number of periods of holding so far. The timer of one period compares it, to
 	// detect that its period has ended.
@@ -42,7 +42,7 @@ type segment struct {
 	// endErr is nil for data. For the end of the direction, it is io.EOF or the error for the reader.
 	endErr error
 
-	// held means that the segment is not sent before the route is open. The times are then not set.
+	// held is set if the segment is not sent until the route is open. The times are then not set.
 	held   bool
 	sentAt time.Time // first transmission
 	// ownArrival is the arrival time if the segment did not wait for earlier ones. arrival is the time at
@@ -90,7 +90,7 @@ func (d *direction) scheduleArrival(network *Net, seg *segment) {
 }
 
 // redrawDelays draws new delays and losses for segments in transit, from their next transmission
-// on: the route may have improved.
+// on: because the route may have improved.
 func (d *direction) redrawDelays(network *Net, now time.Time) {
 	link := network.link(d.from.machine, d.to.machine)
 	for i := range d.segments {

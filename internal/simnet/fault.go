@@ -18,8 +18,8 @@ func (n *Net) crash(host *Host) {
 	n.setState(host, dead, func(c *conn) { c.closeWithError(io.EOF) })
 }
 
-// Vanish cuts the power of the host: it does not respond any more, also not to dials. The
-// handle is dead. After a Restart the peers of its old streams get resets.
+// Vanish cuts the power of the host, which then no longer responds, not even to dials. The handle
+// is dead. After a Restart, the peers of its old streams get resets.
 func (h *Host) Vanish() {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()

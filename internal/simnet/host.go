@@ -30,7 +30,7 @@ func (s state) String() string {
 	}
 }
 
-// Host is one process on a machine of its own, from its start to its end.
+// Host is one process on its own machine, from start to end.
 type Host struct {
 	network *Net
 	machine *machine

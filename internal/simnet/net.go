@@ -99,8 +99,8 @@ func (n *Net) Close() {
 	}
 }
 
-// isRouteOpen reports whether anything gets from one machine to the other. n.mu must be held, also
-// for the following methods.
+// isRouteOpen reports whether anything gets from one machine to the other. n.mu must be held for
+// this and the following methods.
 func (n *Net) isRouteOpen(from, to *machine) bool {
 	if from.poweredOff || to.poweredOff {
 		return false

@@ -1,11 +1,11 @@
-// Package statefile stores the state of shards in a directory that all apps share. The
-// sample app and tests use it in place of an object store.
+// Package statefile stores the state of shards in a directory that all apps share. The sample app
+// and tests use it instead of an object store.
 //
-// Each owner of a shard writes its own file, whose name is the ownership epoch. A new owner
-// first creates a marker file for its epoch. Then it reads the newest state file, and
-// copies that state into its own file. A late write of an earlier owner therefore changes a
-// file that no owner reads any more, and Save returns ErrFenced to that owner. This needs
-// no locks. The file system or object store must only replace a file atomically.
+// Each owner of a shard writes its own file, whose name is the ownership epoch. A new owner first
+// creates a marker file for its epoch. Then it reads the newest state file, and copies that state
+// into its own file. A late write of an earlier owner therefore changes a file that no owner reads
+// any longer, and Save returns ErrFenced to that owner. This needs no locks, only atomic
+// replacement of a file by the file system or object store.
 //
 // Files are not synced. A write survives the death of every process, but not a crash of the
 // machine.
@@ -35,8 +35,8 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	if err = os.MkdirAll(d.folder(shard), 0o700); err != nil {
 		return nil, err
 	}
-	// The marker must exist before the state is read. An earlier owner then has either
-	// written before the read, or finds the marker after its write and gets ErrFenced.
+	// The marker must exist before the state is read. An earlier owner has then either written
+	// before the read, or finds the marker after its write and gets ErrFenced.
 	if err = os.WriteFile(d.file(shard, epoch)+markerSuffix, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (d Dir) Save(shard uint32, epoch uint64, state []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(temp.Name()))
 	}
-	// The markers are checked after the write. A check before it could miss a later owner
-	// that reads the old state in between.
+	// Check the markers after the write: a check before it could miss a later owner that reads the
+	// old state in between.
 	switch _, claimed, err := d.newestEpochs(shard); {
 	case err != nil:
 		return err
@@ -94,8 +94,8 @@ func fenced(shard uint32, epoch, last uint64) error {
 // markerSuffix is the suffix of a marker file, which shows that Take was called for an epoch.
 const markerSuffix = ".taken"
 
-// newestEpochs returns the highest epoch with a state file, and the highest epoch with a marker
-// file. 0 means that there is no such file.
+// newestEpochs returns the highest epoch with a state file and the highest one with a marker file,
+// or 0 if there is no such file.
 func (d Dir) newestEpochs(shard uint32) (written, claimed uint64, err error) {
 	files, err := os.ReadDir(d.folder(shard))
 	for _, f := range files {

@@ -1,5 +1,4 @@
-// Package version contains the version of Shardway, and reports from which source the running
-// program was built.
+// Package version contains the version of Shardway, and reports the source that the running program was built from.
 package version
 
 import (

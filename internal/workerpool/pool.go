@@ -8,7 +8,7 @@ import (
 // maxIdle is the maximum number of idle goroutines of a pool. Each needs a few KiB.
 const maxIdle = 64
 
-// Pool runs each job in a goroutine. After the job, the goroutine waits for another one.
+// Pool runs each job in a goroutine, which then waits for another job.
 type Pool[J any] struct {
 	run    func(J)
 	jobs   chan J        // unbuffered, so that only an idle goroutine receives
@@ -31,7 +31,7 @@ func (p *Pool[J]) Submit(job J) {
 	}
 }
 
-// work runs a job, and then waits for further submitted jobs. It returns if maxIdle goroutines are idle already, or
+// work runs a job, and then waits for further submitted jobs. It returns if maxIdle goroutines are already idle, or
 // if the pool is closed.
 func (p *Pool[J]) work(job J) {
 	for {
@@ -53,8 +53,7 @@ func (p *Pool[J]) work(job J) {
 // waiting, for example for a job that is submitted later.
 func (p *Pool[J]) Group() *sync.WaitGroup { return &p.group }
 
-// Close waits until the last job has ended, and ends the idle goroutines. No job may be submitted
-// after Close.
+// Close waits for the last job and ends the idle goroutines. No job may be submitted after Close.
 func (p *Pool[J]) Close() {
 	close(p.closed)
 	p.group.Wait()

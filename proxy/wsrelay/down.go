@@ -9,7 +9,7 @@ import (
 )
 
 // copyDown copies data from upstream to downstream until upstream ends, a close frame arrives, or
-// the direction parks. parked reports whether the direction has parked, and that another goroutine
+// the direction parks. parked reports whether the direction has parked, so that another goroutine
 // will continue it.
 func (relay *Relay) copyDown() (parked bool) {
 	writer := relay.downstream.Writer()

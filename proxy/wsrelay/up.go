@@ -12,7 +12,7 @@ import (
 )
 
 // copyUp copies data from downstream to upstream until the direction must stop or parks. parked
-// reports whether the direction has parked, and that another goroutine will continue it.
+// reports whether the direction has parked, so that another goroutine will continue it.
 func (relay *Relay) copyUp() (parked bool) {
 	if !relay.sendPrologue() {
 		return false
