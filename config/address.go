@@ -46,9 +46,15 @@ func checkAdvertiseAddr(addr string) *valueProblem {
 	return checkPort(port)
 }
 
-// checkJoin checks an address or DNS name to join. The port is optional. An SRV name must not have a port,
+// joinMulticastDNS is the value of join that finds nodes by multicast DNS. It equals gossip.MulticastDNS.
+const joinMulticastDNS = "mdns"
+
+// checkJoin checks an address or DNS name to join, or joinMulticastDNS. The port is optional. An SRV name must not have a port,
 // because the SRV records supply it.
 func checkJoin(target string) *valueProblem {
+	if target != joinMulticastDNS && strings.EqualFold(target, joinMulticastDNS) {
+		return &valueProblem{"the word for multicast DNS has small letters", "write " + joinMulticastDNS}
+	}
 	if strings.HasPrefix(target, "_") {
 		return checkSRV(target)
 	}

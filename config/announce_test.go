@@ -59,6 +59,8 @@ func TestInvalidAnnouncementHasRemedy(t *testing.T) {
 		valid + "--endpoint peer=a:1":    `"peer": nodes announce their own address under this name; choose another name`,
 		valid + "--endpoint x=0.0.0.0:1": "other nodes cannot connect to an address without a host",
 		valid + "--join 10.0.0.1":        `gossip = "127.0.0.1:0" (default): join names 10.0.0.1, and that machine cannot reach a loopback address; set --secret-file`,
+		valid + "--join mdns":            `join = "127.0.0.1,mdns" (flag): mdns finds nodes by multicast DNS, and every host of the network can respond; set --secret-file`,
+		valid + "--join mdns --secret-file s --gossip 127.0.0.1:7950": `gossip = "127.0.0.1:7950" (flag): join is mdns, and other machines cannot reach a loopback address`,
 		valid + "--gossip :7950":         `gossip = ":7950" (flag): other hosts could reach it, and it is not protected; set --secret-file`,
 		valid + "--upstream http://a":    `--upstream (flag): unknown flag; shardway announce --help lists them all`,
 		valid + "--gossip-advertise a:b": `gossip-advertise = "a:b" (flag): "b" is not a port`,

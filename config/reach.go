@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"shardway/internal/address"
@@ -11,6 +12,9 @@ import (
 // reachRules returns the rules for a node that joins nodes on other machines: they must be able to reach
 // it. The rules do not look up names, because a name is resolved only when the node joins.
 func (c *Config) reachRules() []rule {
+	if slices.Contains(c.Join, joinMulticastDNS) {
+		return c.multicastRules()
+	}
 	remoteAddr := c.remoteJoinAddr()
 	if remoteAddr == "" {
 		return nil
@@ -37,6 +41,28 @@ func (c *Config) reachRules() []rule {
 			"join names " + remoteAddr + ", where a loopback address means that machine itself", "remove it, or set the address at which the other nodes reach this one",
 		})
 		reachable = reachable && !onlyLoopback
+	}
+	return rules
+}
+
+// multicastRules returns the rules for a node that finds other nodes by multicast DNS.
+func (c *Config) multicastRules() []rule {
+	rules := []rule{{
+		"join", "", c.SecretFile != "", "mdns finds nodes by multicast DNS, and every host of the network can respond",
+		"set --secret-file to the cluster's secret (shardway keygen creates one), or replace mdns with addresses of nodes",
+	}}
+	if c.SecretFile == "" {
+		return rules // the listen addresses depend on it
+	}
+	for _, port := range []struct{ name, bind, advertise string }{
+		{"gossip", c.Gossip, c.GossipAdvertise}, {"peer", c.Peer, c.PeerAdvertise},
+	} {
+		forwarded := port.name == "peer" && port.advertise != "" && !address.IsLoopback(port.advertise)
+		rules = append(rules, rule{
+			port.name, "join", forwarded || !address.IsLoopback(port.bind), "join is mdns, and other machines cannot reach a loopback address", "name an address of this machine, like :" + portOf(port.bind),
+		}, rule{
+			port.name + "-advertise", "join", !address.IsLoopback(port.advertise), "join is mdns, and other machines cannot reach a loopback address", "remove it, or set the address at which the other nodes reach this one",
+		})
 	}
 	return rules
 }

@@ -225,7 +225,7 @@ func addressSettings() []setting {
 
 func clusterSettings() []setting {
 	return inGroup("Cluster",
-		newSetting("join", "ADDR", "", "gossip address of a node, or a DNS name; all its addresses (A, AAAA, SRV) are tried",
+		newSetting("join", "ADDR", "", "gossip address of a node, a DNS name (A, AAAA, SRV), or mdns to search the local network",
 			func(c *Config) settingValue { return textListValue{&c.Join, eachText(checkJoin)} }).asList(),
 		newSetting("bootstrap-expect", "N", "1", "number of nodes that must be present before they create a new cluster, from 1 to 9",
 			func(c *Config) settingValue { return numberValue{field: &c.BootstrapExpect, min: 1, max: maxVoters} }),

@@ -80,6 +80,11 @@ func TestProblemsNameKeyValueSourceAndRemedy(t *testing.T) {
 		{name: "join", args: "--join a,b! ", want: `join = "a,b!" (flag): "b!": neither an address nor a name; …`},
 		{name: "endpoint form", args: "--endpoint grpc", want: `endpoint = "grpc" (flag): "grpc" is not an endpoint; write it like grpc=10.0.0.5:9000`},
 		{name: "endpoint name", args: "--endpoint G=a:1", want: `endpoint = "G=a:1" (flag): "G": no name for an endpoint; …`},
+		{name: "mdns without a secret", args: "--join 10.0.0.1,mdns --insecure --gossip :7946 --peer :7947", want: `join = "10.0.0.1,mdns" (flag): mdns finds nodes by multicast DNS, and every host of the network can respond; set --secret-file to the cluster's secret (shardway keygen creates one), or replace mdns with addresses of nodes`},
+		{name: "mdns on loopback", args: "--join mdns --secret-file s --gossip 127.0.0.1:7946", want: `gossip = "127.0.0.1:7946" (flag): join is mdns, and other machines cannot reach a loopback address; name an address of this machine, like :7946`},
+		{name: "mdns with a peer port on loopback", args: "--join mdns --secret-file s --peer 127.0.0.1:7947", want: `peer = "127.0.0.1:7947" (flag): join is mdns, and other machines cannot reach a loopback address; …`},
+		{name: "mdns advertised on loopback", args: "--join mdns --secret-file s --gossip-advertise 127.0.0.1", want: `gossip-advertise = "127.0.0.1:7946" (flag): join is mdns, and other machines cannot reach a loopback address; …`},
+		{name: "mdns in capitals", args: "--join mDNS --secret-file s", want: `join = "mDNS" (flag): "mDNS": the word for multicast DNS has small letters; write mdns`},
 		{name: "endpoint of the node", args: "--endpoint http=a:1", want: `endpoint = "http=a:1" (flag): "http": nodes announce their own address under this name; choose another name`},
 		{name: "endpoint twice", args: "--endpoint a=a:1 --endpoint a=b:1", want: `endpoint = "a=a:1,a=b:1" (flag): "a" is there twice; …`},
 		{name: "endpoint address", args: "--endpoint a=:1", want: `endpoint = "a=:1" (flag): "a": other nodes cannot connect to an address without a host; …`},
@@ -284,5 +289,13 @@ func TestShortDrainShortensTheDefaultStreamGrace(t *testing.T) {
 	c, err := config.Load([]string{"--drain-timeout=200ms"}, nil, files(nil))
 	if err != nil || c.StreamGrace != 200*time.Millisecond {
 		t.Errorf("StreamGrace = %v, %v; want 200ms", c.StreamGrace, err)
+	}
+}
+
+func TestMulticastDNSIsAcceptedWithASecret(t *testing.T) {
+	for _, args := range []string{"--join mdns", "--join mdns,10.0.0.1 --join b.example", "--join mdns --peer 127.0.0.1:7947 --peer-advertise 10.0.0.1:7948", "--join mdns --gossip 10.0.0.1:7946 --peer :7947"} {
+		if _, err := config.Load(strings.Fields("--secret-file s "+args), nil, files(nil)); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
 	}
 }

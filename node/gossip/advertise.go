@@ -66,7 +66,11 @@ func advertiseHost(ctx context.Context, host string, join []string, resolver Res
 // resolve to loopback, where no other machine can reach it.
 func localAddrOfRoute(ctx context.Context, join []string, resolver Resolver) (local netip.Addr, ok bool) {
 	resolved := make([][]netip.AddrPort, len(join))
-	for result := range resolveAll(ctx, resolver, join) {
+	routes := make([]string, len(join))
+	for i, target := range join {
+		routes[i] = routeTo(target)
+	}
+	for result := range resolveAll(ctx, resolver, routes) {
 		resolved[result.index] = result.addrs
 	}
 	for _, addrs := range resolved {

@@ -62,6 +62,9 @@ func New(options Options) (*Gossip, error) {
 	if err := options.Tags.CheckSize(); err != nil {
 		return nil, err
 	}
+	if options.usesMulticastDNS() && len(options.Keys) == 0 {
+		return nil, fmt.Errorf("gossip: join %s: it needs the cluster's secret, because every host of the network can respond (--secret-file)", MulticastDNS)
+	}
 	g := &Gossip{
 		options:       options,
 		log:           options.Log,
@@ -123,6 +126,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(g.drainEvents)
 	wg.Go(func() { g.tagsLoop(ctx) })
 	wg.Go(func() { g.joinUntilLeft(ctx) })
+	wg.Go(func() { g.respondToMulticast(ctx) })
 	go g.rejoinPreviousMembers(ctx, g.previousMembers) // Run does not wait for it, as for probes: a member that does not respond takes seconds
 	saved := make(chan struct{})
 	go func() {

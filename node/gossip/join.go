@@ -133,7 +133,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (attempts []JoinAtt
 	skip := g.addrsToSkip(!wasAlone && hasSettled)
 	addFailure := func(addr string, reason error) { err, attempts = reason, append(attempts, JoinAttempt{addr, reason}) }
 	names := shuffled(g.options.JoinAddrs)
-	for result := range resolveAll(ctx, g.options.Resolver, names) {
+	for result := range g.resolveJoinAddrs(ctx, names) {
 		if result.err != nil {
 			addFailure(names[result.index], result.err)
 		}

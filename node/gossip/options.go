@@ -10,10 +10,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/internal/clock"
+	"shardway/node/mdns"
 )
 
 // DefaultPort is the gossip port of an address without a port.
 const DefaultPort = 7946
+
+// MulticastDNS is a join address that finds the nodes of the local network by multicast DNS.
+const MulticastDNS = "mdns"
 
 // Resolver resolves names. *net.Resolver implements it.
 type Resolver interface {
@@ -28,7 +32,8 @@ type Options struct {
 	BindAddr string
 	// AdvertiseAddr is the address that other nodes use. See Advertise for the default.
 	AdvertiseAddr string
-	// JoinAddrs has addresses or DNS names (A and AAAA records; SRV records for a name that starts with "_").
+	// JoinAddrs has addresses or DNS names (A and AAAA records; SRV records for a name that starts with "_"). The word
+	// MulticastDNS stands for the nodes of the local network, and needs Keys.
 	JoinAddrs []string
 	// BootstrapExpect is the initial number of nodes of the cluster. While fewer nodes are alive, the
 	// join addresses are joined every few seconds. Zero means that two nodes are enough.
@@ -49,6 +54,8 @@ type Options struct {
 	Transport memberlist.NodeAwareTransport
 	// Resolver resolves the names in Join. nil means the resolver of the system.
 	Resolver Resolver
+	// LookupMulticast returns the addresses for MulticastDNS. self is the address of this member. nil means mdns.Lookup.
+	LookupMulticast func(ctx context.Context, self netip.Addr, keys [][]byte) ([]netip.AddrPort, error)
 	// Hostname returns the host name of the machine. nil means os.Hostname.
 	Hostname func() (string, error)
 	// RetryMin and RetryMax limit the pause between two join rounds while this node is alone. The
@@ -67,6 +74,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
+	}
+	if o.LookupMulticast == nil {
+		o.LookupMulticast = mdns.Lookup
 	}
 	if o.RetryMin <= 0 {
 		o.RetryMin = 100 * time.Millisecond

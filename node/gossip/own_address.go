@@ -35,6 +35,9 @@ func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
 // checkOwnAddr returns nil if a join address certainly belongs to this node, and otherwise the reason
 // why it may belong to another node.
 func (g *Gossip) checkOwnAddr(ctx context.Context, join string) error {
+	if join == MulticastDNS {
+		return &ambiguousAddrError{join}
+	}
 	host, _ := splitHostPort(join)
 	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
 		if name, err := g.options.lookUpHostname(); err != nil || !strings.EqualFold(host, name) {

@@ -38,9 +38,20 @@ type lookupResult struct {
 // resolveAll resolves join addresses concurrently and yields each result when it is available, so that
 // an unresponsive name server does not delay other results. The lookups end when the caller stops
 // the iteration, or with ctx.
+// It cannot resolve MulticastDNS; see Gossip.resolveJoinAddrs.
 func resolveAll(ctx context.Context, resolver Resolver, join []string) iter.Seq[lookupResult] {
 	return runLookups(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
 		return resolveJoinAddr(ctx, resolver, join[i])
+	})
+}
+
+// resolveJoinAddrs is resolveAll for the join addresses of this member, which may contain MulticastDNS.
+func (g *Gossip) resolveJoinAddrs(ctx context.Context, join []string) iter.Seq[lookupResult] {
+	return runLookups(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
+		if join[i] == MulticastDNS {
+			return g.lookUpMulticast(ctx)
+		}
+		return resolveJoinAddr(ctx, g.options.Resolver, join[i])
 	})
 }
 

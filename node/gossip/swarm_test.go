@@ -34,8 +34,10 @@ type swarm struct {
 	want  int                                                               // the number of nodes that each member expects
 	pulse *clock.Scheduler                                                  // the scheduler of all members; nil means that each has its own
 	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil means none
-	mu    sync.Mutex
-	logs  []string
+	// multicast answers the multicast DNS queries of all members; nil means that they are sent to the network
+	multicast func(ctx context.Context, self netip.Addr, keys [][]byte) ([]netip.AddrPort, error)
+	mu        sync.Mutex
+	logs      []string
 }
 
 // member is a member of a swarm.
@@ -138,7 +140,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 	}
 	g, err := gossip.New(gossip.Options{
 		Name: name, Tags: tags, JoinAddrs: join, Keys: m.sw.keys[name], Transport: tr, AdvertiseAddr: m.host.Addr(port), RetainForever: m.sw.keep, BootstrapExpect: m.sw.want, Scheduler: m.sw.pulse, SnapshotPath: file,
-		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
+		Resolver: m.sw.dns, LookupMulticast: m.sw.multicast, Log: zerolog.New(m.sw),
 	})
 	if err != nil {
 		t.Fatal(err)
