@@ -92,7 +92,7 @@ func New(serial, n int) (*Net, error) {
 // subnet contains the second and the third byte of the data network, 10.x.y.0/24. The control network
 // is the next /24 network.
 func (net *Net) build(subnet [2]int, count int) error {
-	data, control := net.name+"b", net.name+"c"
+	data, control := net.DataBridge(), net.name+"c"
 	for _, bridge := range []string{data, control} {
 		if err := ip("link", "add", bridge, "type", "bridge"); err != nil {
 			return err
@@ -148,6 +148,9 @@ func (net *Net) connect(host *Host, data, control string) error {
 
 // dataLink returns the name of the outer end of the data link of a host.
 func (net *Net) dataLink(i int) string { return fmt.Sprintf("%sd%d", net.name, i) }
+
+// DataBridge returns the device of the test on the data network. It has only a link-local address.
+func (net *Net) DataBridge() string { return net.name + "b" }
 
 // Host returns host i.
 func (net *Net) Host(i int) *Host { return net.hosts[i] }
