@@ -535,7 +535,6 @@ func TestRemedyForInstanceOfDrainedNode(t *testing.T) {
 	}
 }
 
-
 // Whose secret is another one is told to mend that, not to start those who refuse it.
 func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 	refused := diagnosis.JoinAttempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", OtherSecret: true}

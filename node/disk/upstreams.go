@@ -42,7 +42,7 @@ func (d *Dir) NumberUpstreams(addresses []string, limit int) (numbered []string,
 		return nil, "", fmt.Errorf("%w: %d, want at most %d", errTooManyInstances, len(addresses), limit)
 	}
 	var stored upstreams
-	if _, err := loadFile(d.backend, upstreamsFile, &stored); err != nil {
+	if _, err = loadFile(d.backend, upstreamsFile, &stored); err != nil {
 		return nil, "", err
 	}
 	if len(addresses) == 0 {
@@ -56,7 +56,7 @@ func (d *Dir) NumberUpstreams(addresses []string, limit int) (numbered []string,
 		replaced = stored.Numbers[0]
 	}
 	if !slices.Equal(next.Numbers, stored.Numbers) || !slices.Equal(next.Removed, stored.Removed) || next.Free != stored.Free {
-		if err := d.saveOutsideLock(upstreamsFile, next); err != nil {
+		if err = d.saveOutsideLock(upstreamsFile, next); err != nil {
 			return nil, "", err
 		}
 	}
