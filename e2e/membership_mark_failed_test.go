@@ -72,9 +72,9 @@ func TestMarkedNodeGetsNoShardsUntilItIsUncordoned(t *testing.T) {
 	traffic.Finish(t)
 }
 
-// TestMarkOfAStoppedProcessLastsUntilItIsHeard marks a node whose process is stopped. Its shards move after its lease, and
+// TestMarkOfAStoppedProcessLastsUntilItsHeartbeat marks a node whose process is stopped. Its shards move after its lease, and
 // it gets none before it sends heartbeats and is uncordoned.
-func TestMarkOfAStoppedProcessLastsUntilItIsHeard(t *testing.T) {
+func TestMarkOfAStoppedProcessLastsUntilItsHeartbeat(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3)
 	c.AwaitServing(t)
