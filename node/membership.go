@@ -66,7 +66,7 @@ func (n *Node) openMembership() {
 	})
 }
 
-// identities returns the identities of the processes of this node and of other nodes.
+// identities returns the identities of this node's process and of other nodes' processes.
 type identities struct {
 	self  string
 	dir   *disk.Dir

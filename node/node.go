@@ -85,8 +85,8 @@ type Node struct {
 	announcer      *announcer                     // announces this node by gossip
 	view           *cluster.View                  // state of the other nodes
 	identities     identities                     // of the processes of this node and of other nodes
-	crashDetector  *crashdetect.Detector          // detects that processes of other nodes have ended
-	poisonDetector *crashdetect.PoisonDetector    // detects keys whose requests may end processes
+	crashDetector  *crashdetect.Detector          // detects that processes of other nodes have exited
+	poisonDetector *crashdetect.PoisonDetector    // detects keys whose requests may crash processes
 	unreachable    *crashdetect.UnreachableOwners // finds the nodes that this node cannot reach
 	diskRecords    *identity.Records              // statements of the other nodes about their disks
 	greeter        *identity.Greeter              // exchanges these statements with the other voters
@@ -176,8 +176,8 @@ func New(options Options) (*Node, error) {
 	return n, nil
 }
 
-// checkDirectory returns an error if the data directory belongs to a cluster with another number of shards, or
-// to a format version that this program does not support.
+// checkDirectory returns an error if the data directory belongs to a cluster with a different number of shards, or
+// has a format version that this program does not support.
 func checkDirectory(dir *disk.Dir, shardCount int) error {
 	if id, shards := dir.Cluster(); id != "" && shards != shardCount {
 		return fmt.Errorf("node: the cluster of this data directory has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", shards, shardCount, shards)
@@ -260,7 +260,7 @@ func (n *Node) onAppHealthChange() {
 	n.updateAfterHealthChange()
 }
 
-// updateAfterHealthChange reports a change of the health of the app, or of an instance, to the leader.
+// updateAfterHealthChange reports to the leader that the health of the app or of an instance has changed.
 func (n *Node) updateAfterHealthChange() {
 	if !n.health.Healthy() {
 		n.idleTracker.Holds.Clear() // an unhealthy app has lost the held state, or its shards move away soon
@@ -566,8 +566,8 @@ func (n *Node) newHeartbeatClient() *heartbeat.Client {
 	})
 }
 
-// newHookOptions creates the hookRunner of the agent, and returns the options of the protocol for it. nil means
-// that the app has no hooks.
+// newHookOptions creates the hookRunner of the agent, and returns the protocol's options for it, or nil if the app
+// has no hooks.
 func (n *Node) newHookOptions() *ackagent.HookOptions {
 	if !n.options.hasHooks() {
 		return nil
@@ -587,8 +587,8 @@ func (n *Node) newHookOptions() *ackagent.HookOptions {
 func (n *Node) Scheduler() *clock.Scheduler { return &n.scheduler }
 
 // onDialRefused is called when the heartbeat connection to a process of a node broke, and the address of the node
-// then refused a new connection (the redial). That is evidence that the process has ended. If this node leads, it
-// passes the evidence to the leader loop. Otherwise it campaigns if the process was the leader. dialedAt is the
+// then refused a new connection (the redial). That is evidence that the process has exited. If this node leads, it
+// passes the evidence to the leader loop. Otherwise it campaigns if the process was the leader's. dialedAt is the
 // time at which the redial started. mustRepeat reports whether the redial must be repeated.
 func (n *Node) onDialRefused(node string, ended crashdetect.Process, dialedAt time.Duration) (mustRepeat bool) {
 	leadership := n.leaderRunner.leadership.Load()
@@ -602,7 +602,7 @@ func (n *Node) onDialRefused(node string, ended crashdetect.Process, dialedAt ti
 
 var errDuplicate = errors.New("duplicate-node")
 
-// waitForStop returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
+// waitForStop returns when the node must stop. It returns nil if ctx has ended, and otherwise the error of the
 // failure.
 func (n *Node) waitForStop(ctx context.Context) error {
 	refusals := n.gossip.Refusals()

@@ -35,13 +35,13 @@ type Options struct {
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32
 	Zone   string
-	// Region is the name of the region of the node. Roles and Meta are its roles and its metadata; see package nodelabel.
-	// The node announces them, and does not interpret them.
+	// Region is the name of the region of the node. Roles and Meta are its roles and its metadata; see package
+	// nodelabel. The node announces them without interpreting them.
 	Region string
 	Roles  []string
 	Meta   map[string]string
-	// AppVersion is the operator's name for the version of the app: up to 64 printable ASCII characters.
-	// The node announces it, and does not interpret it.
+	// AppVersion is the operator's name for the version of the app: up to 64 printable ASCII characters. The node
+	// announces it without interpreting it.
 	AppVersion string
 	// Gateway is set if the node has no app: it only routes requests, and owns no shards.
 	Gateway bool
@@ -50,8 +50,8 @@ type Options struct {
 	// BootstrapExpect is the number of new nodes that create a cluster together. The first shard map of
 	// the cluster waits up to 2 s for all of them.
 	BootstrapExpect int
-	// FoundsAlone lets a node create a cluster of one node although Join contains addresses, if all of
-	// them are certainly addresses of the node itself. BootstrapExpect must be 1.
+	// FoundsAlone lets a node create a cluster of one node although Join contains addresses, if all of them are
+	// known to be addresses of the node itself. BootstrapExpect must be 1.
 	FoundsAlone bool
 	// Join contains gossip addresses or host names of other nodes.
 	Join []string
@@ -64,11 +64,12 @@ type Options struct {
 	// RaftTimeout is how long a voter waits for the leader before it starts an election. A candidate waits as long
 	// for votes, and a leader leads as long without a quorum. Zero means 500 ms.
 	RaftTimeout time.Duration
-	// FinalizeAfter is how long all servers must have supported a level (format version) before the leader
-	// raises the level in force. The value of the leader applies. Zero means no wait.
+	// FinalizeAfter is how long all servers must have supported a level (format version) before the leader raises
+	// the level in force. The leader's value applies. Zero means no wait.
 	FinalizeAfter time.Duration
-	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not
-	// ready. The node calls it when it stops. nil means until other nodes have taken over its shards.
+	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not ready.
+	// The node calls it when it stops. If it is nil, the node accepts connections until other nodes have taken over
+	// its shards.
 	LameDuck func() time.Duration
 	// HoldGrace is the time within which a stopped process must return. Until then, its shards stay
 	// assigned to the node, and their requests wait. Zero means that a stopping node hands its shards
@@ -77,7 +78,8 @@ type Options struct {
 	// ShutdownTimeout bounds the whole stop. Zero means 30 s.
 	ShutdownTimeout time.Duration
 
-	// Webhook is the URL to which the node sends its events; empty means none. The settings have been checked.
+	// Webhook is the URL to which the node sends its events. It is empty if there is no webhook. The settings have
+	// been checked.
 	Webhook string
 	// WebhookTransport replaces HTTP and HTTPS of the webhook. Only tests set it.
 	WebhookTransport http.RoundTripper
@@ -86,8 +88,8 @@ type Options struct {
 	// key of a request is determined, and becomes active when all nodes have loaded it. Empty means that
 	// Proxy.Keys applies.
 	Keys string
-	// Settings contains, by name, the settings that must be the same on all nodes. They are used only for
-	// the leader's comparison of all nodes.
+	// Settings contains, by name, the settings that must be the same on all nodes. They are used only by the
+	// leader, which compares all nodes.
 	Settings map[string]string
 
 	// Timing is the timing of a cluster that this node creates. An existing cluster has its own timing, in
@@ -98,7 +100,7 @@ type Options struct {
 
 	// App and Peer are the listeners for app traffic and for other nodes.
 	App, Peer net.Listener
-	// Self is the listener for requests of this machine, such as `shardway drain --local`. nil means none.
+	// Self is the listener for requests from this machine, such as `shardway drain --local`. It may be nil.
 	Self net.Listener
 	// GossipBind and GossipAdvertise have the form host:port; see gossip.Options.
 	GossipBind, GossipAdvertise string
@@ -107,11 +109,11 @@ type Options struct {
 	GossipTransport memberlist.NodeAwareTransport
 	PeerDial        func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Secrets contains the secrets of the cluster, with which gossip is encrypted. The command
-	// rotate-secret changes them. nil means that gossip is not encrypted.
+	// Secrets contains the secrets of the cluster, with which gossip is encrypted. The command rotate-secret
+	// changes them. If it is nil, gossip is not encrypted.
 	Secrets *secret.Store
-	// WrapClient and WrapServer add TLS to connections between nodes; see peer.Options. nil means plain
-	// TCP.
+	// WrapClient and WrapServer add TLS to connections between nodes; see peer.Options. If they are nil, the
+	// connections use plain TCP.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 
@@ -124,35 +126,35 @@ type Options struct {
 	// although the node must stop. A goroutine cannot be stopped from outside, so the process must exit.
 	// Overdue is called from any goroutine, and may be called several times.
 	Overdue func(why error)
-	// Hooks inform the app of its shards. The node serves a shard after the app has acquired it, and gives
-	// a shard up after the app has released it or ReleaseTimeout has passed. ReleaseTimeout is at most
-	// ack.MaxReleaseTimeout. AcquireTimeout bounds each attempt to acquire. nil means that the app is not
-	// informed, and that the node serves a shard as soon as it owns the shard.
+	// Hooks inform the app of its shards. The node serves a shard after the app has acquired it, and gives a shard
+	// up after the app has released it or ReleaseTimeout has passed. ReleaseTimeout is at most
+	// ack.MaxReleaseTimeout. AcquireTimeout bounds each attempt to acquire. If Hooks is nil, the app is not
+	// informed, and the node serves a shard as soon as it owns it.
 	Hooks Hooks
-	// AliveHooks call the hook alive of each app instance, by instance. Empty means that the node has one
-	// instance, and Hooks implements writelimit.Hook if it has that hook.
+	// AliveHooks call the hook alive of each app instance, by instance. If it is empty, the node has one instance,
+	// and Hooks implements writelimit.Hook if that instance has the hook.
 	AliveHooks                     []writelimit.Hook
 	ReleaseTimeout, AcquireTimeout time.Duration
-	// Processes runs one process of the app for each key or shard. It must also be Hooks, and Overdue must be set. nil means
-	// that the app runs already, or in this process.
+	// Processes runs one process of the app for each key or shard. Hooks must be the same value, and Overdue must
+	// be set. If it is nil, the app runs already, or in this process.
 	Processes *childproc.Supervisor
 	// CheckApp makes one health check of the app. It is nil for a gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
-	// AppInstance returns the app instance (the name of the app process) in the response to the last
-	// CheckApp, of up to disk.MaxAppInstance bytes. It returns "" if there was no response or the response
-	// contained no instance. nil means that the app reports no instances.
+	// AppInstance returns the app instance (the name of the app process) in the response to the last CheckApp, of
+	// up to disk.MaxAppInstance bytes. It returns "" if there was no response or the response contained no
+	// instance. It is nil if the app reports no instances.
 	AppInstance func() string
 	// FurtherInstances are the app instances after the first one, which CheckApp checks. Their order is
 	// that of Proxy.FurtherUpstreams. CheckApp may be nil if the first instance is not configured.
 	FurtherInstances []AppInstance
-	// AfterRestart is set if a shard which has left the app returns to it only after the app has restarted, unless
+	// AfterRestart is set if a shard that has left the app returns to it only after the app has restarted, unless
 	// no other node can own the shard. It is for apps without Hooks.
 	AfterRestart bool
 	// Health contains the settings of the health check. Zero means apphealth.DefaultSettings.
 	Health apphealth.Settings
 
-	// Exposed returns the ports that are accessible without protection, and the certificates in use. It
-	// must be cheap, because it is called often. nil means that there are neither.
+	// Exposed returns the ports that are accessible without protection, and the certificates in use. It must be
+	// cheap, because it is called often. It is nil if there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
 
 	// Clock is the clock of all timeouts of the protocol.

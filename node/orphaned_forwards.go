@@ -11,11 +11,11 @@ import (
 // such an owner may never respond (docs/internals/protocol.md, rule 5). Only the goroutine of
 // agent.run uses it.
 //
-// A node that has restarted applies its log again. The log may contain exclusions of nodes that have returned
-// since. If this node has forwarded a request to such a node by its old map, that node refuses the request, and the
-// request is retried without harm. If the request was aborted instead, the response to a POST would be that it may
-// have run. As a result, no request is aborted before this node has applied the log up to the epoch that a leader
-// has reported.
+// A node that has restarted replays its log, which may contain exclusions of nodes that have returned since. If
+// this node has forwarded a request to such a node by its old map, that node refuses the request, and the request
+// is retried without harm. If the request was aborted instead, the response to a POST would be that it may have
+// run. Therefore, no request is aborted before this node has applied the log up to the epoch that a leader has
+// reported.
 type orphanedForwards struct {
 	log zerolog.Logger
 	// abort aborts the forwarded requests that match, and returns their number.
@@ -42,10 +42,9 @@ func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func
 	}
 }
 
-// orphanedIn returns a function that reports whether a request for a shard, forwarded to a node, may
-// never get a response. That is so if state excludes the node, the exclusion is newer than this process,
-// and the node does not own the shard. lastIndexAtStart is the index of the last log entry at the start of
-// this process.
+// orphanedIn returns a function that reports whether a request for a shard, forwarded to a node, may never get a
+// response. That is the case if state excludes the node, the exclusion is newer than this process, and the node
+// does not own the shard. lastIndexAtStart is the index of the last log entry at the start of this process.
 func orphanedIn(state *ack.State, lastIndexAtStart uint64) func(shardmap.Shard, string) bool {
 	return func(shard shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
@@ -62,9 +61,9 @@ func excludedSince(exclusion ack.Drop, lastIndexAtStart uint64) bool {
 	return exclusion.InForce && uint64(exclusion.Epoch) > lastIndexAtStart
 }
 
-// newlyExcluded returns a function that reports whether current contains an exclusion of a node that is not
-// in previous. An idle connection to such a node may lead to a process that has ended without notice. A
-// non-voter receives no other notice that a new process has replaced it.
+// newlyExcluded returns a function that reports whether current contains an exclusion of a node that is not in
+// previous. An idle connection to such a node may lead to a process that has exited unnoticed. A non-voter receives
+// no other notice that a new process has replaced it.
 func newlyExcluded(previous, current *ack.State) func(node string) bool {
 	return func(node string) bool {
 		before, _ := previous.Drop(shardmap.NodeID(node))

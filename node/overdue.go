@@ -17,8 +17,8 @@ const overdueShare = 20
 // (docs/internals/protocol-takeovers.md, An app in the node's process). Only the goroutine of agent.run uses it.
 // For an app in another process it does nothing, because requests of such an app end with their connections.
 type overdueDetector struct {
-	// report is Options.Overdue. It receives an error that names the requests and hooks that still run.
-	// nil means that the app runs in another process.
+	// report is Options.Overdue. It receives an error that names the requests and hooks that still run. It is nil
+	// if the app runs in another process.
 	report func(why error)
 	// abortedAt is the time at which the requests were aborted because the lease was lost. Zero means that
 	// no check is pending.

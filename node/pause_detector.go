@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// minRunningShare is the share of CPU time from which on the process counts as running between two
-	// turns of the agent: it has used at least 1/minRunningShare of the time between them on a CPU.
+	// minRunningShare determines whether the process counts as running between two turns of the agent: it must have
+	// used a CPU for at least 1/minRunningShare of the time between them.
 	minRunningShare = 8
-	// cpuTimeInterval is the shortest time between two readings of the CPU time. A reading is a system call,
-	// and an idle node has four or five turns in a row. Relevant pauses are longer.
+	// cpuTimeInterval is the minimum time between two readings of the CPU time. A reading is a system call, and an
+	// idle node has four or five turns in a row. Relevant pauses are longer.
 	cpuTimeInterval = 5 * time.Millisecond
 )
 
@@ -18,12 +18,12 @@ const (
 //
 //   - The process was paused. Only a pause voids the lease.
 //   - The process ran, but thousands of requests were scheduled before the agent. The lease remains
-//     valid: on a busy machine, each lost lease makes more work, because all queued requests continue at
-//     the same time.
+//     valid: on a busy machine, each lost lease causes more work, because all queued requests
+//     continue at the same time.
 //
 // In both cases, the clock limits the lease to the time for which it was granted.
 type pauseDetector struct {
-	// cpuTime returns the CPU time that the process has used. nil or false means unknown.
+	// cpuTime returns the CPU time that the process has used. If it is nil or returns false, the time is unknown.
 	cpuTime func() (time.Duration, bool)
 
 	previousTurnAt time.Duration // time of the clock; zero before the first turn

@@ -2,9 +2,9 @@ package node
 
 import "time"
 
-// pendingPause decides whether a pause of the process must be reported. A pause is a period in which the
-// process did not run, or by which its clock jumped. Each pause voids the lease, but most pauses do no harm,
-// because the node gets a new lease before the voided one would have ended. The zero value is ready for use.
+// pendingPause decides whether a pause of the process must be reported. A pause is a period in which the process
+// did not run, or by which its clock jumped. Each pause voids the lease, but most pauses are harmless, because the
+// node gets a new lease before the voided one would have ended. The zero value is ready for use.
 type pendingPause struct {
 	hadLease bool // the process has had a lease
 
@@ -35,9 +35,9 @@ func (p *pendingPause) recordPause(now, length, leaseDuration, voidedLeaseEnd ti
 	return false
 }
 
-// poll returns the length of the last pause. lostLease reports whether the node has lost its lease by that pause: the
-// voided lease would have ended by now, and the node has no new one. hasLease is whether the node has a lease now.
-// poll returns true only once for each pause.
+// poll returns the length of the last pause. lostLease reports whether the node has lost its lease because of that
+// pause: the voided lease would have ended by now, and the node has no new one. hasLease is whether the node has a
+// lease now. poll returns true only once for each pause.
 func (p *pendingPause) poll(now time.Duration, hasLease bool) (length time.Duration, lostLease bool) {
 	p.hadLease = p.hadLease || hasLease
 	if hasLease {

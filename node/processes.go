@@ -14,14 +14,14 @@ import (
 	"shardway/node/shutdown"
 )
 
-// processesStartTimeout limits the wait for the processes of an earlier run of this node. They end within moments after
-// that run, unless one of them hangs in the kernel.
+// processesStartTimeout limits the wait for the processes of an earlier run of this node. They exit within moments
+// after that run, unless one of them hangs in the kernel.
 const processesStartTimeout = 30 * time.Second
 
 // errUnsafeTakeover stops a node that starts the processes of its app in a cluster with takeover immediate.
 var errUnsafeTakeover = errors.New("node: takeover = \"immediate\" in the settings of the cluster is not possible with --exec, because another node may start a process before the one here has ended: run shardway settings --takeover lease, or start this node without --exec")
 
-// mayRunProcesses reports whether a node may run processes of its app with a timing of the cluster.
+// mayRunProcesses reports whether a node may run processes of its app under the given timing of the cluster.
 func mayRunProcesses(timing ack.Timing) bool { return timing.Takeover != ack.TakeoverImmediate }
 
 // attachProcesses connects the supervisor of the processes of the app to this node.

@@ -178,7 +178,7 @@ type keptShards struct {
 	firstError string // error of the first of these shards
 }
 
-// keptShardsOf returns the shards that a safe drain keeps on this node. nil means that there are none.
+// keptShardsOf returns the shards that a safe drain keeps on this node, or nil if there are none.
 func keptShardsOf(protocol *ackagent.Agent) *keptShards {
 	count, firstError := protocol.KeptShards()
 	if count == 0 {

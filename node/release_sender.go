@@ -15,8 +15,8 @@ import (
 	"shardway/shardmap"
 )
 
-// releasesTimeout bounds one attempt to send the release notes to the leader. protocol schedules the
-// next attempt.
+// releasesTimeout bounds one attempt to send the release notes to the leader. The protocol schedules the next
+// attempt.
 const releasesTimeout = time.Second
 
 // exceededNotes counts the release notes of one proposal that do not fit into the limit of the total size. A

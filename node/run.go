@@ -102,8 +102,8 @@ func (n *Node) startRequests(ctx context.Context, s *shutdown.Stack) {
 	}
 }
 
-// closeConnsAfterFailure closes the peer port and the proxy of a node that has failed. The node ends as if it
-// was killed: other nodes must find a closed port, not a node that aborts requests that they forward again.
+// closeConnsAfterFailure closes the peer port and the proxy of a node that has failed. The node stops as if it had
+// been killed: other nodes must find a closed port, not a node that aborts requests that they forward again.
 func (n *Node) closeConnsAfterFailure(ctx context.Context, stopAgent func()) {
 	// The time of this log line is the time to use when looking for lost requests, because the remaining
 	// steps may take seconds.
@@ -244,8 +244,8 @@ func (n *Node) followMembership(ctx context.Context) {
 	}
 }
 
-// receivedRecently reports whether data has just arrived on a mux session with the current process of a
-// node. The mux layer sends pings on a session that is silent for longer and has streams.
+// receivedRecently reports whether data has just arrived on a mux session with the current process of a node. The
+// mux layer sends pings on a session with streams that is silent for longer.
 func receivedRecently(router *router.Router, records *identity.Records, node string) bool {
 	isCurrentProcess := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)

@@ -18,7 +18,7 @@ import (
 	"shardway/peer"
 )
 
-// gossipKeys returns the encryption keys with which gossip starts. nil means that gossip is not encrypted.
+// gossipKeys returns the encryption keys with which gossip starts, or nil if gossip is not encrypted.
 func gossipKeys(secrets *secret.Store) [][]byte {
 	if secrets == nil {
 		return nil

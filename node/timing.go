@@ -18,13 +18,13 @@ type timingCheck struct {
 
 // compare logs warnings about the timing of the cluster, once for each timing:
 //
-//   - The flags of this node contain another timing, which has no effect. This is logged only for the
+//   - The flags of this node contain a different timing, which has no effect. This is logged only for the
 //     first timing after the start.
 //   - The heartbeat interval of this node is too long for the timing.
 //   - RaftTimeout is too long for the timing.
 //   - RemoveDeadAfter is too short for the timing.
 //
-// It stops a node that starts the processes of its app if the takeover is unsafe for them.
+// It stops a node that starts its app's processes if the takeover setting is unsafe for them.
 func (c *timingCheck) compare(state *ack.State) {
 	wasCompared := state.TimingIndex() == c.comparedIndex
 	if !state.Bootstrapped() || !c.isUpToDate() || wasCompared {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// MaxParallel is the largest number of nodes that Broadcast calls at the same time.
+// MaxParallel is the maximum number of nodes that Broadcast calls concurrently.
 const MaxParallel = 16
 
 // Broadcast sends the same request to several nodes. Each reply is decoded into a copy of blank.

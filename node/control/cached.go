@@ -8,8 +8,7 @@ import (
 // CacheTime is how long a Cached result is used.
 const CacheTime = time.Second
 
-// Cached shares the result of a call of many nodes between callers: the nodes are called at most once in
-// CacheTime.
+// Cached shares the result of a broadcast between callers. It calls the nodes at most once per CacheTime.
 type Cached[T any] struct {
 	lock       chan struct{} // cap 1, used as a lock: it is held while the nodes are called, and other callers wait for the same result
 	finishedAt time.Time     // when the last call ended; zero means never

@@ -19,18 +19,18 @@ type Client struct {
 // NewClient returns a Client that dials through port.
 func NewClient(port *peer.Port, log zerolog.Logger) *Client { return &Client{port: port, log: log} }
 
-// Call sends a request to a node on a new stream, and decodes the reply into value. A nil value ignores
-// the reply.
+// Call sends a request to a node on a new stream, and decodes the reply into value. If value is nil, it ignores the
+// reply.
 func (c *Client) Call(ctx context.Context, node string, q Request, value any) error {
 	return c.CallFunc(ctx, node, func(*peer.Conn) (Request, error) { return q, nil }, value)
 }
 
-// CallLeader sends a request of an operator to the leader that this node knows. See LeaderError.
+// CallLeader sends an operator's request to the leader that this node knows. See LeaderError.
 func (c *Client) CallLeader(ctx context.Context, leader string, q Request, value any) error {
 	return LeaderError(leader, c.Call(ctx, leader, q, value))
 }
 
-// CallFunc is like Call. compose creates the request for the stream.
+// CallFunc is like Call, but calls compose to create the request for the stream.
 func (c *Client) CallFunc(ctx context.Context, node string, compose func(*peer.Conn) (Request, error), value any) error {
 	raw, err := c.CallRaw(ctx, node, compose)
 	if err != nil || value == nil {

@@ -16,8 +16,8 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use. The Server calls a Handler from the goroutine of the stream,
-// and handles the requests of one stream one after the other.
+// All methods are safe for concurrent use. The Server calls a Handler from the goroutine of the
+// stream, and handles the requests of one stream in order.
 //
 // # Invariants
 //

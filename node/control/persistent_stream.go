@@ -27,7 +27,7 @@ func (s *PersistentStream) Call(ctx context.Context, c *Client, node string, q R
 		s.closeLocked()
 	}
 	if s.conn != nil {
-		// The stream may have ended since the last call, for example because the other process has ended.
+		// The stream may have closed since the last call, for example because the other process exited.
 		if v, err := s.callOnceLocked(ctx, q); s.conn != nil || ctx.Err() != nil {
 			return v, err
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxFrame is the largest size of a request or a reply, in bytes.
+	// maxFrame is the maximum size of a request or a reply, in bytes.
 	maxFrame = 1 << 20
 	// MaxBatch is the largest number of requests in a Batch.
 	MaxBatch = 8
@@ -25,7 +25,7 @@ type Request struct {
 	Timing api.Timing      `json:"timing,omitzero"`  // for Timing; empty changes nothing
 	By     string          `json:"by,omitempty"`     // the requester outside the cluster, for the log
 	Nonce  uint64          `json:"nonce,omitempty"`  // for Duplicate: identifies the sender's process
-	// Execute makes the node act, where the Kind otherwise only reports or agrees.
+	// Execute makes the node act on a Kind that otherwise only reports or agrees.
 	Execute bool `json:"firm,omitempty"`
 	// Releases are encoded by package ack.
 	Releases []byte `json:"releases,omitempty"`
@@ -40,7 +40,7 @@ type Request struct {
 	// StagedIdle is set in an Idle request for a staged change; nil means a gradual drain.
 	StagedIdle json.RawMessage `json:"question,omitempty"`
 
-	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled one after the other
+	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled in order
 }
 
 // Reply is the reply to a Request: a value or an error.

@@ -42,9 +42,8 @@ func NewServer(handlers map[Kind]Handler, log zerolog.Logger) *Server {
 	return &Server{handlers: handlers, log: log}
 }
 
-// ServeStream handles the requests of a stream one after the other, until the peer closes the stream or
-// sends no request in time. A stream without a request is a redial: the peer only checks whether this
-// node is reachable.
+// ServeStream handles the requests of a stream in order, until the peer closes the stream or sends no request in
+// time. A stream without a request is a redial: the peer only checks whether this node is reachable.
 func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	defer closeStream(c)
 	defer context.AfterFunc(ctx, func() { closeStream(c) })()
@@ -109,7 +108,7 @@ func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error
 	return handler(ctx, from, q)
 }
 
-// handleBatch handles the requests of a Batch one after the other.
+// handleBatch handles the requests of a Batch in order.
 func (s *Server) handleBatch(ctx context.Context, from Caller, requests []Request) ([]Reply, error) {
 	if len(requests) > MaxBatch {
 		return nil, fmt.Errorf("%w: batch of %d requests, must be at most %d", api.ErrInvalid, len(requests), MaxBatch)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// redials is the largest number of dials in one investigation, and redialPause the pause after the first one.
-	// The pause doubles after each dial. The kernel closes the descriptors of a killed process one by one, so
-	// its listener may still exist shortly after the connection was closed.
+	// redials is the maximum number of dials in one investigation, and redialPause the pause after the first one.
+	// The pause doubles after each dial. The kernel closes the descriptors of a killed process one by one, so its
+	// listener may still exist shortly after the connection was closed.
 	redials     = 8
 	redialPause = 5 * time.Millisecond
 	// redialTimeout bounds one dial.
@@ -21,21 +21,22 @@ const (
 	rememberFor = 10 * time.Second
 )
 
-// OnRefused is called if no process listens at the address of a node whose process has ended. dialedAt is the
-// time of the clock at which the dial started. OnRefused returns true if the dial started too early to be
-// evidence. Then another dial follows.
+// OnRefused is called if no process listens at the address of a node whose heartbeat connection has closed.
+// dialedAt is the clock time at which the dial started. If OnRefused returns true, the dial started too early to be
+// evidence, and another dial follows.
 type OnRefused func(node string, ended Process, dialedAt time.Duration) (mustRepeat bool)
 
 // Process is the process at the other end of a heartbeat connection.
 type Process struct {
 	Boot uint64
-	// Nonce is zero if the peer has not sent it: then the peer was the leader, which receives heartbeats.
+	// Nonce is zero if the peer has not sent it, which means that the peer was the leader, which receives
+	// heartbeats.
 	Nonce uint64
 }
 
-// Detector determines whether the process of a node has ended after its heartbeat connection has closed. It
-// dials the node again: a refused connection is evidence that the process of the closed connection has
-// crashed. A follower remembers closed connections for rememberFor, in case it is elected leader.
+// Detector determines whether the process of a node has exited after its heartbeat connection closed. It dials the
+// node again: a refused connection is evidence that the process of the closed connection has crashed. A follower
+// remembers closed connections for rememberFor, in case it is elected leader.
 type Detector struct {
 	port      *peer.Port
 	clock     clock.Clock
@@ -70,8 +71,8 @@ func (d *Detector) Start(ctx context.Context) { d.ctx = ctx }
 // Wait returns after the last investigation. The context of Start must have ended.
 func (d *Detector) Wait() { d.investigations.Wait() }
 
-// ConnClosed records that a heartbeat connection with a process of node has closed, and investigates the
-// node. Of several connections with the same boot, the one that has a nonce counts.
+// ConnClosed records that a heartbeat connection with a process of node has closed, and investigates the node. If
+// several connections have the same boot, it uses the one with a nonce.
 func (d *Detector) ConnClosed(node string, process Process) {
 	d.recordClosed(node, process)
 	d.investigate(node)
@@ -90,7 +91,7 @@ func (d *Detector) Check(node string, onRefused func(context.Context)) {
 	})
 }
 
-// dial connects to the node and closes the connection. It returns nil if a process responds.
+// dial returns nil if a process responds at the node's address.
 func (d *Detector) dial(node string) error {
 	ctx, cancel := context.WithTimeout(d.ctx, redialTimeout)
 	defer cancel()
@@ -171,9 +172,8 @@ func (d *Detector) nextProcess(node string, investigated Process) (next Process,
 	return Process{}, false
 }
 
-// redial dials a node, up to redials times, to find out whether its process has ended. It returns when a
-// process responds or a refused dial is evidence. A node that does not respond leaves the decision to the
-// leases.
+// redial dials a node, up to redials times, to find out whether its process has exited. It returns when a process
+// responds or a refused dial is evidence. If the node does not respond, the leases decide.
 func (d *Detector) redial(node string, process Process) {
 	pause := redialPause
 	for range redials {

@@ -1,12 +1,13 @@
-// Package crashdetect detects that processes of other nodes have ended or cannot be reached, sooner than the
-// timeouts of leases and TCP.
+// Package crashdetect detects that processes of other nodes have exited or are unreachable, before leases or TCP
+// connections time out.
 //
 // # Types
 //
-//   - Detector dials a node again when its heartbeat connection has closed. A refused dial shows that
-//     the process has ended. The leader, or a voter whose leader it was, uses that as evidence.
-//   - PoisonDetector finds keys whose requests may end processes: keys that had requests at two nodes
-//     when these ended.
+//   - Detector dials a node again when its heartbeat connection has closed. A refused dial shows
+//     that the process has exited. The leader, or a voter whose leader it was, uses that as
+//     evidence.
+//   - PoisonDetector finds keys whose requests may crash processes: keys that had requests at two
+//     nodes when those exited.
 //   - UnreachableOwners finds the nodes that this node cannot reach, for the heartbeats to the leader, and
 //     aborts forwarded requests to them.
 //
@@ -18,7 +19,7 @@
 //
 // # Invariants
 //
-//   - Only a refused dial is evidence that a process has ended. A process that does not respond may have
-//     a lease, and the leases decide about it.
+//   - Only a refused dial is evidence that a process has exited. A process that does not respond
+//     may still have a lease, and the leases decide.
 //   - Evidence counts from the start of the dial, because the dial shows nothing about earlier times.
 package crashdetect

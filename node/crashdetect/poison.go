@@ -25,21 +25,21 @@ const (
 	suspectedFor = time.Hour
 	// maxSuspects is the largest number of suspected keys.
 	maxSuspects = 64
-	// maxReports is the largest number of reports that a node sends to the leader.
+	// maxReports is the maximum number of reports that a node sends to the leader.
 	maxReports = 64
-	// maxStoredReports is the largest number of reports that the leader stores.
+	// maxStoredReports is the maximum number of reports that the leader stores.
 	maxStoredReports = 1024
-	// reportTimeout bounds the attempts to send a report to the leader. The leader may be the node
-	// that has ended, so a new one may have to be elected first.
+	// reportTimeout bounds the attempts to send a report to the leader. The leader's process may be the one that
+	// exited, so a new leader may have to be elected first.
 	reportTimeout = 20 * time.Second
 	// reportPause is the pause between two attempts.
 	reportPause = 200 * time.Millisecond
-	// leaderTimeout bounds a request for the suspects of the leader.
+	// leaderTimeout bounds a request for the leader's suspects.
 	leaderTimeout = 250 * time.Millisecond
 )
 
-// CrashReport lists the keys of the requests that a node had forwarded to a process when that process
-// ended. A node sends the leader its reports of the last poisonWindow.
+// CrashReport lists the keys of the requests that a node had forwarded to a process when that process exited. A
+// node sends the leader its reports of the last poisonWindow.
 type CrashReport struct {
 	Node  string              `json:"node"` // node and boot of the process
 	Boot  uint64              `json:"boot"`
@@ -48,14 +48,14 @@ type CrashReport struct {
 	At    time.Time           `json:"-"`      // when the process ended, by the clock of this node
 }
 
-// Suspect is a suspected key: it had requests at two nodes when they ended.
+// Suspect is a key that had requests at two nodes when their processes exited.
 type Suspect struct {
 	Key         poison.Implicated `json:"key"`
 	Nodes       []string          `json:"nodes"` // in the order in which they ended
 	suspectedAt time.Time
 }
 
-// endedProcess identifies a process that has ended.
+// endedProcess identifies a process that has exited.
 type endedProcess struct {
 	node string
 	boot uint64
@@ -99,10 +99,10 @@ type PoisonDetector struct {
 // NewPoisonDetector returns a PoisonDetector.
 func NewPoisonDetector(o PoisonOptions) *PoisonDetector { return &PoisonDetector{o: o} }
 
-// Start must be called before ConnsBroken. Checks in the background end with ctx.
+// Start must be called before ConnsBroken. Background checks end with ctx.
 func (p *PoisonDetector) Start(ctx context.Context) { p.ctx = ctx }
 
-// Wait returns after the last check in the background. The context of Start must have ended.
+// Wait waits for the background checks. The context of Start must have ended.
 func (p *PoisonDetector) Wait() { p.checks.Wait() }
 
 // addOwnReport adds a report of this node, and returns all of the last poisonWindow.
@@ -127,7 +127,7 @@ func (p *PoisonDetector) Record(reporter string, reports []CrashReport) {
 	p.updateSuspectsLocked(now)
 }
 
-// storeReportLocked stores one report of a node, unless it is invalid or maxStoredReports are stored already. mu
+// storeReportLocked stores one report of a node, unless it is invalid or maxStoredReports are already stored. mu
 // must be held.
 func (p *PoisonDetector) storeReportLocked(now time.Time, reporter string, report CrashReport) {
 	isInvalid := report.AgoMS < 0 || report.AgoMS > poisonWindow.Milliseconds()
@@ -214,7 +214,7 @@ func (p *PoisonDetector) Len() int {
 }
 
 // ConnsBroken handles connections to another node that broke while requests ran on them. It checks in the
-// background whether the process of that node has ended. If so, it reports the keys to the leader.
+// background whether the process of that node has exited. If so, it reports the keys to the leader.
 func (p *PoisonDetector) ConnsBroken(crash poison.Crash) {
 	brokenAt := time.Now()
 	p.mu.Lock()
@@ -239,9 +239,8 @@ func (p *PoisonDetector) ConnsBroken(crash poison.Crash) {
 	})
 }
 
-// HasCrashed reports whether the process of a suspected crash has ended without being stopped on purpose: its
-// address refuses connections, or another process responds there. It blocks until that is known or ctx
-// ends.
+// HasCrashed reports whether the process of a suspected crash exited without being stopped on purpose: its address
+// refuses connections, or a different process responds there. It blocks until the result is known or ctx ends.
 func (p *PoisonDetector) HasCrashed(ctx context.Context, crash poison.Crash) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
 		boot, err := p.dialBoot(ctx, crash.Node)
@@ -299,8 +298,8 @@ func (p *PoisonDetector) Report(ctx context.Context, reports []CrashReport) bool
 	}
 }
 
-// SuspectsOfLeader returns the keys that the leader suspects; nil means no response. It blocks until the
-// leader responds or ctx ends, for up to 250 ms.
+// SuspectsOfLeader returns the keys that the leader suspects, or nil if the leader does not respond. It blocks
+// until the leader responds or ctx ends, for up to 250 ms.
 func (p *PoisonDetector) SuspectsOfLeader(ctx context.Context) (all []Suspect) {
 	switch leader := p.o.Leader(); leader {
 	case "":

@@ -27,22 +27,22 @@ const (
 // UnreachableOwners finds the nodes that this node cannot reach. It checks only suspected nodes: nodes with stalled
 // requests, excluded nodes, and the nodes of Suspect. It checks a node that it could not reach until that node responds.
 //
-// It aborts forwarded requests to owners that this node cannot reach for longer than DeadAfter. A node in the majority
-// partition learns from a commit that the owner is excluded, and aborts such requests then. A node in the minority
-// partition sees no commit: without this check, its clients would wait for the timeout of TCP.
+// It aborts forwarded requests to owners that have been unreachable from this node for longer than DeadAfter. A
+// node in the majority partition learns from a commit that the owner is excluded, and aborts such requests then. A
+// node in the minority partition sees no commit. Without this check, its clients would wait until TCP times out.
 type UnreachableOwners struct {
 	Port      *peer.Port
 	Scheduler *clock.Scheduler
 	// Stalled returns the owners with forwarded requests that make no progress.
 	Stalled func() []string
-	// HeardRecently reports whether data from the current process of a node has just arrived. It saves
-	// the dials for long requests.
+	// HeardRecently reports whether data from the current process of a node has just arrived. It avoids dials
+	// because of long requests.
 	HeardRecently func(node string) bool
 	// IsOwner reports whether a node may own shards now, or would own shards if other nodes could reach it. Other nodes
 	// are not checked.
 	IsOwner func(node string) bool
 	// Excluded returns the nodes that the map excludes because most members could not reach them. They are checked
-	// although no request goes to them, so that they return only when they are reachable for some time.
+	// although they receive no requests, so that they return only after they have been reachable for some time.
 	Excluded func() []string
 	// DeadAfter returns how long an owner must be unreachable.
 	DeadAfter func() time.Duration
@@ -167,12 +167,12 @@ func (u *UnreachableOwners) recordFailure(node string, checkStart time.Time) (si
 	return failed.since
 }
 
-// Reach is the result of a check whether the process of a node responds.
+// Reach is the result of CheckReach.
 type Reach uint8
 
 // The results of a check.
 const (
-	// NotChecked means that this node could not connect for a reason of its own, such as too many open files.
+	// NotChecked means that this node could not connect for a local reason, such as too many open files.
 	NotChecked Reach = iota
 	// Reached means that the process has responded.
 	Reached

@@ -12,8 +12,8 @@ import (
 // previousDirPrefix is the prefix of the names of directories with files that a recovery replaced.
 const previousDirPrefix = "before-"
 
-// DirAccess describes the access that other users of the machine had to a data directory.
-// The zero value means that all users had none.
+// DirAccess describes the access that other users of the machine had to a data directory. The zero
+// value means no access.
 type DirAccess struct {
 	// Mode is the mode of the directory when it was opened, if every user of the machine
 	// had access. Otherwise it is zero.
@@ -22,11 +22,11 @@ type DirAccess struct {
 	Removed bool
 }
 
-// restrictAccess removes the access of all users of the machine to the directory. Such
-// access is rarely intended: it results from a umask or an image. Access of the group alone
-// is kept, because an operator granted it explicitly. The mode is not changed if another
-// user owns the directory, such as a volume of a container, or if it contains files other
-// than those of a node. All files of the node are private in any case.
+// restrictAccess removes the access of all users of the machine to the directory. Such access is
+// rarely intended: it results from a umask or an image. Access of the group alone is kept, because
+// an operator granted it explicitly. The mode is not changed if another user owns the directory,
+// such as a volume of a container, or if it contains files other than those of a node. The node's
+// files are private in any case.
 func (f *files) restrictAccess() DirAccess {
 	info, err := os.Stat(f.root)
 	if err != nil || info.Mode().Perm()&0o007 == 0 {

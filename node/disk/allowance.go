@@ -2,8 +2,8 @@ package disk
 
 import "time"
 
-// AppAllowance is the longest time for which a process of the node has allowed its app to
-// write without contact to the node.
+// AppAllowance is the longest time for which a process of the node has allowed its app to write
+// while out of contact with the node.
 type AppAllowance struct {
 	// Boot is the boot number of that process. Zero means that no process has stored
 	// anything.
@@ -30,8 +30,8 @@ func (d *Dir) AppAllowance() (AppAllowance, error) {
 	return AppAllowance{Boot: stored.Boot, Alive: time.Duration(stored.AliveMS) * time.Millisecond, Owned: time.Duration(stored.OwnedMS) * time.Millisecond}, err
 }
 
-// StoreAppAllowance durably stores an allowance. Calls must not overlap. The call waits for
-// the disk, but other methods of d do not wait for the call.
+// StoreAppAllowance durably stores an allowance. Calls must not overlap. The call waits for the
+// disk, but does not block other methods of d.
 func (d *Dir) StoreAppAllowance(value AppAllowance) error {
 	return d.saveOutsideLock(allowanceFile, allowance{Format: format, Boot: value.Boot, AliveMS: value.Alive.Milliseconds(), OwnedMS: value.Owned.Milliseconds()})
 }

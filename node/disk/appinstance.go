@@ -43,9 +43,9 @@ func (d *Dir) AppInstance() (string, error) {
 	return stored.Instance, err
 }
 
-// StoreAppInstance durably stores the app instance that the node has seen. instance must
-// have 1 to MaxAppInstance bytes. Calls must not overlap. The call waits for the disk, but
-// other methods of d do not wait for the call.
+// StoreAppInstance durably stores the app instance that the node has seen. instance must have 1 to
+// MaxAppInstance bytes. Calls must not overlap. The call waits for the disk, but does not block
+// other methods of d.
 func (d *Dir) StoreAppInstance(instance string) error {
 	if instance == "" || len(instance) > MaxAppInstance {
 		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)

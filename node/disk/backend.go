@@ -26,11 +26,11 @@ type backend interface {
 	unlock() error
 }
 
-// maxFileSize is the largest size in bytes of a file other than the stores. The largest file
-// is known.json, whose 1024 disks take about 300 KB.
+// maxFileSize is the maximum size in bytes of a file other than the stores. The largest file is
+// known.json, whose 1024 disks take about 300 KB.
 const maxFileSize = 4 << 20
 
-// errTooLong is the error for a larger file. This program never writes one.
+// errTooLong is the error for a larger file, which this program never writes.
 var errTooLong = errors.New("longer than 4 MiB")
 
 // rawStores are the stores without guard and cache.

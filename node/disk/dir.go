@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// errClosed is the error of a write after Close: another process may have the directory.
+// errClosed is the error of a write after Close, when another process may have opened the
+// directory.
 var errClosed = errors.New("disk: data directory is closed")
 
 // Dir is an open data directory.
@@ -98,9 +99,9 @@ func (d *Dir) Boot() uint64 {
 	return d.boot
 }
 
-// RaiseBoot durably sets the boot number to reported + 1, if reported is greater than the current
-// boot number. Otherwise the number does not change. RaiseBoot returns the boot number that is then
-// current. reported is the boot number of another process that has used the disk of this node.
+// RaiseBoot durably sets the boot number to reported + 1 if reported, the boot number of another
+// process that has used this node's disk, is greater than the current one. It returns the resulting
+// boot number.
 func (d *Dir) RaiseBoot(reported uint64) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

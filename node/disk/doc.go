@@ -12,8 +12,8 @@
 //	bootstrap.json marks an interrupted BootstrapCluster
 //	before-N/      files that BootstrapCluster replaced
 //	superseded.json  marks that the cluster continues elsewhere without this directory
-//	known.json     what the disks of other nodes have reported of themselves, up to
-//	               1024; an unusable file is renamed to damaged-known.json
+//	known.json     values that the disks of other nodes have reported, for up to
+//	               1024 disks; an unusable file is renamed to damaged-known.json
 //	app.json       app instance that the node saw last
 //	allowance.json for how long the app may write without contact to the node
 //	stale.json     marks an older image of the node's disk, or a copy
@@ -25,10 +25,10 @@
 //
 // Invariants:
 //
-//   - A boot number is never used twice. It is on disk before Open returns, and only the
+//   - A boot number is never reused. It is on disk before Open returns, and only the
 //     holder of the lock writes it.
-//   - The disk id is random and created with the directory. So a node whose directory was
-//     wiped cannot pass for the node that took part in the cluster.
+//   - The disk id is random and created with the directory. A node whose directory was wiped
+//     therefore cannot pass for the node that took part in the cluster.
 //
 // A Dir is used by one node. Its methods are safe for concurrent use.
 package disk

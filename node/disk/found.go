@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// interruptedBootstrap is the content of bootstrap.json, which exists while BootstrapCluster has begun and
-// not finished.
+// interruptedBootstrap is the content of bootstrap.json, which exists from the start of
+// BootstrapCluster until it finishes.
 type interruptedBootstrap struct {
 	Format int `json:"format"`
 	// From is the directory to which the previous files are moved, "" if there were none.
@@ -90,8 +90,8 @@ func (d *Dir) IsUsed() (bool, error) {
 
 // BootstrapCluster makes the directory the first member of a new cluster. It closes the stores. The
 // Raft log of a previous cluster and the node's identity in it are moved to a subdirectory, whose
-// name is returned, so that an operator can go back to them. The disk id changes with the log,
-// because the votes of the old one are forgotten. Afterwards only Close may be called.
+// name is returned, so that an operator can restore them. The disk id changes with the log, because
+// the votes of the old one are forgotten. Afterwards only Close may be called.
 //
 // A crash leaves a mark. Open then refuses the directory until BootstrapCluster has finished in a
 // later call, on the result of OpenRepair.

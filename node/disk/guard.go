@@ -65,7 +65,7 @@ func (g *guard) write(op string, run func() error) error {
 }
 
 // watchWrite reports a write as stalled once it takes longer than writeTimeout. The caller must
-// call stop when the write has ended.
+// call stop after the write.
 func (g *guard) watchWrite() (stop func()) {
 	if g.writeTimeout < 0 || g.onStall == nil {
 		return func() {}

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 )
 
-// DiskRecord contains the highest values that the disk of another node has reported of itself,
-// see package diskhistory.
+// DiskRecord contains the highest values that another node has reported about its disk, see package
+// diskhistory.
 type DiskRecord struct {
 	// Server is "node/disk".
 	Server string `json:"server"`
@@ -33,7 +33,7 @@ type knownContent struct {
 // damagedKnownFile is the new name of an unusable known.json.
 const damagedKnownFile = "damaged-" + knownFile
 
-// ErrUnreadable means that known.json exists but could not be read, so it is not overwritten.
+// ErrUnreadable reports that known.json exists but could not be read, so it is not overwritten.
 var ErrUnreadable = errors.New("the file could not be read, so it is not overwritten: make it readable, or remove it")
 
 // checksumOf returns the CRC-32C of the encoded disks in hexadecimal.
@@ -121,9 +121,9 @@ func (d *Dir) StoreDiskRecords(records []DiskRecord) error {
 	return saveFile(d.backend, knownFile, knownContent{Format: format, Sum: checksumOf(disks), Disks: disks})
 }
 
-// MarkStale durably records that the directory is an older image of the node's disk, or a
-// copy. Open refuses it from now on. Otherwise its boot number would eventually exceed the
-// one that other nodes have recorded, and no node could recognize the image any more.
+// MarkStale durably records that the directory is an older image of the node's disk, or a copy.
+// Open refuses it from now on. Otherwise its boot number would eventually exceed the one that other
+// nodes have recorded, and no node could recognize the image anymore.
 func (d *Dir) MarkStale(reason string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

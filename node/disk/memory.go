@@ -54,8 +54,8 @@ func (m *Memory) Open(wantNode string) (*Dir, error) {
 	return dir, nil
 }
 
-// Crash takes the directory away from the node that has it open. Later writes of that node
-// are lost, and Open may be called again.
+// Crash detaches the directory from the node that has it open: later writes of that node are lost,
+// and Open may be called again.
 func (m *Memory) Crash() error {
 	m.mu.Lock()
 	dir := m.dir

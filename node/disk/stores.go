@@ -21,8 +21,8 @@ const (
 
 // StoreOptions are the settings of the Raft stores.
 type StoreOptions struct {
-	// WriteTimeout is how long a write may take before the disk counts as hung. Zero means
-	// 2 s, a negative value means no limit.
+	// WriteTimeout is how long a write may take before the disk counts as hung. Zero means 2 s, and
+	// a negative value no limit.
 	WriteTimeout time.Duration
 	// Log receives the messages of the snapshot store.
 	Log zerolog.Logger
@@ -86,8 +86,8 @@ func newStores(dir string, raw rawStores, options StoreOptions) (*Stores, error)
 }
 
 // SetCallbacks sets two callbacks. onFailure is called once, with the first error. onStall is
-// called with true when a write takes longer than WriteTimeout, and with false when no write does
-// any more. Neither may block. SetCallbacks must be called before Raft uses the stores.
+// called with true when a write takes longer than WriteTimeout, and with false once no write does.
+// Neither may block. SetCallbacks must be called before Raft uses the stores.
 func (s *Stores) SetCallbacks(onFailure func(error), onStall func(bool)) {
 	s.guard.onFailure, s.guard.onStall = onFailure, onStall
 }

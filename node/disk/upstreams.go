@@ -21,19 +21,19 @@ type upstreams struct {
 	Numbers []string `json:"numbers"`
 	// Removed contains the numbers whose addresses are no longer configured, the oldest first.
 	Removed []int `json:"removed,omitempty"`
-	// Free has one bit for each removed number that owns no shards any more. Only such a number may get
-	// another address.
+	// Free has one bit for each removed number that no longer owns shards. Only such a number may get a new
+	// address.
 	Free uint32 `json:"free,omitempty"`
 }
 
 const upstreamsFile = "upstreams.json"
 
-// NumberUpstreams returns the configured addresses by the numbers of their app instances, and stores
-// the numbers durably. An address keeps its number as long as it is configured, whatever its position:
-// shards are assigned to numbers, so another address would get them without another ownership epoch.
-// A new address gets a number that no address has had. If all limit numbers are used, it gets, of the
-// free numbers, the one that has been unused for longest. Without a free number, NumberUpstreams returns an error.
-// The result contains an empty address for a number that is not used now.
+// NumberUpstreams returns the configured addresses by the numbers of their app instances, and stores the numbers
+// durably. An address keeps its number as long as it is configured, regardless of its position: shards are assigned
+// to numbers, so a different address would get them without a new ownership epoch. A new address gets a number that
+// no address has had. If all limit numbers are used, it gets the free number that has been unused for longest.
+// Without a free number, NumberUpstreams returns an error. The result contains an empty address for a number that
+// is not used now.
 //
 // If a node never had several instances, its only address has number 1, even after the address changes. replaced is
 // the previous address in this case, otherwise it is empty.
@@ -75,9 +75,8 @@ func (d *Dir) FreeUpstreams() (uint32, error) {
 	return stored.Free, err
 }
 
-// StoreFreeUpstreams durably stores which removed app instances own no shards any more, with one bit
-// for each. Their numbers may get other addresses. Calls must not overlap with each other or with
-// NumberUpstreams.
+// StoreFreeUpstreams durably stores which removed app instances no longer own shards, with one bit for each. Their
+// numbers may get new addresses. Calls must not overlap with each other or with NumberUpstreams.
 func (d *Dir) StoreFreeUpstreams(free uint32) error {
 	stored := upstreams{Format: format}
 	if _, err := loadFile(d.backend, upstreamsFile, &stored); err != nil {
@@ -126,5 +125,5 @@ func (u upstreams) renumber(addresses []string, limit int) (upstreams, error) {
 	return next, nil
 }
 
-// isFree reports whether the number with this index is removed and owns no shards any more.
+// isFree reports whether the number with this index is removed and no longer owns shards.
 func (u upstreams) isFree(index int) bool { return u.Free>>index&1 == 1 }

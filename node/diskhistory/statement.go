@@ -20,8 +20,8 @@ type Statement struct {
 	Term, Last, Applied uint64
 }
 
-// RollbackError reports a disk that lacks values which it has stated before: it is an older image of the
-// disk, or a copy.
+// RollbackError reports a disk that lacks values that it stated earlier, so it is an older image of the disk, or a
+// copy.
 type RollbackError struct {
 	// Server has the form "node/disk".
 	Server string

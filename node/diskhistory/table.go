@@ -10,13 +10,13 @@ import (
 	"shardway/node/disk"
 )
 
-// Most is the largest number of disks in a Table. If there are more, the record that has not changed for the
+// Most is the maximum number of disks in a Table. If there are more, the record that has not changed for the
 // longest time is deleted.
 const Most = 1024
 
-// MostOfOne is the largest number of disks of one node in a Table. Each node states its own disk ID, so
-// without this limit, a faulty node could displace the records of all other nodes. If a node has had more
-// disks, the oldest of them are no longer in Raft's configuration and cannot vote.
+// MostOfOne is the maximum number of disks of one node in a Table. Each node states its own disk ID, so without
+// this limit, a faulty node could displace the records of all other nodes. If a node has had more disks, the oldest
+// of them are no longer in Raft's configuration and cannot vote.
 const MostOfOne = 8
 
 // Table contains the records of the disks of other nodes. Its methods may be called from any goroutine.
@@ -59,7 +59,7 @@ func (t *Table) All() []disk.DiskRecord {
 	return all
 }
 
-// Of returns the record of a server; zero means that there is none.
+// Of returns the record of a server, or the zero value if there is none.
 func (t *Table) Of(server string) disk.DiskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()

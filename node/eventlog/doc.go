@@ -1,4 +1,4 @@
-// Package eventlog records what happens to the cluster as events, for operators and for the log.
+// Package eventlog records events of the cluster, for operators and for the log.
 //
 // # Types
 //

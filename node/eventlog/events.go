@@ -14,7 +14,7 @@ import (
 // becomes "missed-ack".
 func ReasonLabel(reason string) string { return strings.ReplaceAll(reason, " ", "-") }
 
-// Finding returns the event that finding f was raised, or cleared if raised is false.
+// Finding returns the event of finding f being raised, or being cleared if raised is false.
 func Finding(raised bool, f diagnosis.Finding) event.Event {
 	kind := event.FindingCleared
 	if raised {
@@ -23,12 +23,12 @@ func Finding(raised bool, f diagnosis.Finding) event.Event {
 	return event.Event{Kind: kind, Finding: &f}
 }
 
-// ClusterState returns the event that the cluster has another state.
+// ClusterState returns the event of a change of the cluster state.
 func ClusterState(state diagnosis.ClusterState, reason string) event.Event {
 	return event.Event{Kind: event.ClusterStateChanged, State: state.String(), Reason: reason}
 }
 
-// AppHealth returns the event that the app of a node has become healthy or unhealthy.
+// AppHealth returns the event of a node's app becoming healthy or unhealthy.
 func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 	kind := event.AppUnhealthy
 	if healthy {
@@ -37,16 +37,16 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 	return event.Event{Kind: kind, Node: string(node)}
 }
 
-// InstanceHealth returns the event that an app instance of a node has become healthy or unhealthy. The node
-// must have several instances.
+// InstanceHealth returns the event of an app instance becoming healthy or unhealthy. The node must have several
+// instances.
 func InstanceHealth(node shardmap.NodeID, instance shardmap.Instance, healthy bool) event.Event {
 	e := AppHealth(node, healthy)
 	e.Instance = instance.Number()
 	return e
 }
 
-// ProcessFailed returns the event that a process of the app for a key of a shard has failed. failures is the number of
-// consecutive failures for this key. The event does not contain the key, because anyone who may read events may read it.
+// ProcessFailed returns the event of a failure of the app process for a key of a shard. failures is the number of
+// consecutive failures for this key. The event omits the key, because anyone who may read events could read it.
 func ProcessFailed(node shardmap.NodeID, shard shardmap.Shard, failures int, reason string) event.Event {
 	return event.Event{Kind: event.ProcessFailed, Node: string(node), Reason: fmt.Sprintf("shard %d, failure %d: %.200s", shard, failures, reason)}
 }

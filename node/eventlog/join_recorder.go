@@ -19,8 +19,8 @@ type JoinOptions struct {
 	Now func() time.Duration
 }
 
-// JoinRecorder records how long each step took with which this process joined its cluster, as one event. Its methods may
-// be called from any goroutine. A nil JoinRecorder records nothing.
+// JoinRecorder records one event with the duration of each step in which this process joined its cluster. Its
+// methods may be called from any goroutine. A nil JoinRecorder records nothing.
 type JoinRecorder struct {
 	o         JoinOptions
 	startedAt time.Duration
@@ -39,7 +39,7 @@ func NewJoinRecorder(o JoinOptions) *JoinRecorder {
 	return &JoinRecorder{o: o, startedAt: now, endedAt: now, ended: map[string]bool{}}
 }
 
-// End records that a step has ended. Later calls for the same step have no effect, and neither have calls after the end
+// End records the end of a step. Later calls for the same step have no effect, and neither do calls after the end
 // of the join.
 func (j *JoinRecorder) End(step string) {
 	if j == nil || step == event.StepApp && !j.o.ChecksApp {
@@ -66,5 +66,5 @@ func (j *JoinRecorder) End(step string) {
 	j.o.Ring.Add(event.Event{Kind: event.JoinCompleted, Node: j.o.Self, Join: &join})
 }
 
-// milliseconds converts a duration to milliseconds in the precision of an event.
+// milliseconds converts a duration to milliseconds with the precision of an event.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

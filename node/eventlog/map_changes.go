@@ -15,22 +15,22 @@ import (
 type MapChangeOptions struct {
 	Self shardmap.NodeID
 	Ring *event.Ring
-	// OnPhase is called with the duration of each phase; nil means no call.
+	// OnPhase is called with the duration of each phase. It may be nil.
 	OnPhase func(phase string, d time.Duration)
-	// OnCommitted is called when a map that this node committed as leader is in force, with the number of shards that
-	// have another owner in it; nil means no call.
+	// OnCommitted is called when a map that this node committed as leader is in force, with the number of shards
+	// that get a new owner. It may be nil.
 	OnCommitted func(moved int)
-	// OnAbandoned is called when this node has replaced an open proposal as leader, with the reason of the next
-	// proposal; nil means no call.
+	// OnAbandoned is called when this node, as leader, has replaced an open proposal, with the reason of the next
+	// proposal. It may be nil.
 	OnAbandoned func(reason string)
-	// Queue returns the statistics of the request queue; nil means that there is none.
+	// Queue returns the statistics of the request queue. It is nil if there is no queue.
 	Queue func() queue.Stats
 }
 
-// MapChangeRecorder records each change of the shard map as events, with the durations of its phases. The
-// agent reports what this node has observed and done, and the leader loop, if it runs here, reports its
-// proposals. When a restarted node applies its log again, the changes in it are over: the recorder
-// records only the resulting map. Its methods may be called from any goroutine.
+// MapChangeRecorder records each change of the shard map as events, with the durations of its phases. The agent
+// reports what this node has observed and done, and the leader loop, if it runs here, reports its proposals. When a
+// restarted node replays its log, the changes in it are history, so it records only the resulting map. Its methods
+// may be called from any goroutine.
 type MapChangeRecorder struct {
 	o MapChangeOptions
 

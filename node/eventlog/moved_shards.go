@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// recordMovedShardsLocked records the shards that have another owner in map current than in map previous, if there are
-// any. Both are committed maps. mu must be held.
+// recordMovedShardsLocked records the shards whose owners in the maps previous and current differ, if any. Both are
+// committed maps. mu must be held.
 func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.Map) {
 	lists := movedShards(previous, current)
 	if len(lists) == 0 {
@@ -25,8 +25,8 @@ func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.
 	c.o.Ring.Add(event.Event{Kind: event.ShardsMoved, Epoch: uint64(current.Epoch()), Reason: reason, Change: &change, Shards: lists})
 }
 
-// movedShards returns the shards that have another owner in next than in base, by pairs of owners. Pairs with most shards
-// are first.
+// movedShards returns the shards whose owners in base and next differ, by pairs of owners. Pairs with the most
+// shards come first.
 func movedShards(base, next *shardmap.Map) []event.MovedShards {
 	shards := map[event.ShardMoves][]uint16{} // by the owners From and To
 	numbers := instanceNumbers{base.HasInstances() || next.HasInstances()}

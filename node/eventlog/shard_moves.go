@@ -11,7 +11,7 @@ import (
 // maxShardMoves is how many moves a node keeps: four times those of the first map of a cluster.
 const maxShardMoves = 4096
 
-// ReasonSnapshot replaces the reasons of moves that are only known from a snapshot.
+// ReasonSnapshot is the reason of moves that are only known from a snapshot.
 const ReasonSnapshot = "snapshot"
 
 // ShardMoves records which shards moved between nodes, and why. It compares the committed maps that this
@@ -24,7 +24,7 @@ type ShardMoves struct {
 	next int        // index of the next move in a full ring
 }
 
-// Record records the moves that the commit of state is has made. was is the previous state.
+// Record records the shard moves between the states was and is, of which is was just committed.
 func (m *ShardMoves) Record(was, is *ack.State, reason string) {
 	if was.Committed().Epoch() == is.Committed().Epoch() || was.Committed().Len() != is.Committed().Len() {
 		return

@@ -14,8 +14,7 @@ func (m *Monitor) bootstrapStatus() (status diagnosis.Bootstrap, bootstrapped bo
 	return diagnosis.Bootstrap{ClusterToJoin: s.ClusterToJoin, MissingBootstrapper: s.MissingBootstrapper, Peers: s.Peers, BootstrapExpect: m.options.BootstrapExpect, HasJoinAddrs: m.options.Joins}, false
 }
 
-// joinConflict returns two join addresses that belong to different clusters. nil means that there is no
-// conflict.
+// joinConflict returns two join addresses that belong to different clusters, or nil if there is no conflict.
 func (m *Monitor) joinConflict() *diagnosis.JoinConflict {
 	c, found := m.options.Gossip.JoinConflict()
 	if !found {

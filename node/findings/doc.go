@@ -11,7 +11,7 @@
 //   - Result is the result of one run. It also explains to clients why their requests are not served.
 //   - LeaderReport contains the state that only the leader has. A follower queries it on a stream that
 //     stays open.
-//   - Reachability is the response to a node that asks whether its peer port can be reached.
+//   - Reachability is the response to a node that asks whether its peer port is reachable.
 //
 // # Concurrency
 //

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// presenceAfter is the time after which the presence or absence of a node counts.
+	// presenceAfter is how long a node must be present or absent before that counts.
 	presenceAfter = time.Second
-	// unhealthyAfter is the time after which an unhealthy app or a log that is behind counts.
+	// unhealthyAfter is how long an app must be unhealthy, or a log behind, before that counts.
 	unhealthyAfter = 2 * time.Second
 	// takeoverMargin is the time after dead-after within which the shards of a failed node must have new
 	// owners.
@@ -85,7 +85,7 @@ func (m *Monitor) addOwnMembership(now time.Time, in *diagnosis.Inputs, state *a
 	in.NotInMap = m.missingInMap.Update(now, mayOwnShards && !m.options.View.IsDrained() && !state.Proposed().IsMember(m.options.Self))
 }
 
-// addJoinInputs adds why this node does not belong to a cluster yet, or cannot join the other nodes.
+// addJoinInputs adds the reason why this node does not belong to a cluster yet, or cannot join the other nodes.
 func (m *Monitor) addJoinInputs(now time.Time, in *diagnosis.Inputs) {
 	status, isBootstrapped := m.bootstrapStatus()
 	if m.notBootstrapped.Update(now, !isBootstrapped) && !isBootstrapped {
@@ -134,8 +134,8 @@ func (m *Monitor) knownNodes(now time.Time, state *ack.State, leader string) []d
 			debouncers = m.newNodeDebouncers(now)
 			m.nodes[id] = debouncers
 		}
-		// A state in the report of the leader was observed at the time of the query. It must not count as
-		// lasting longer than that, although diagnose runs more often than the leader is queried.
+		// A state in the report of the leader was observed at the time of the query. It must not count as lasting
+		// beyond that time, although diagnose runs more often than the leader is queried.
 		observedAt := now
 		if id != string(m.options.Self) && m.lastReport.covers(id) {
 			observedAt = m.lastReport.viewsAt

@@ -38,9 +38,9 @@ func (r LeaderReport) isFresh(now time.Time, leader string, pause time.Duration)
 	return leader == r.leader && now.Sub(r.at) < pause
 }
 
-// withFallback returns r, and takes each missing part from the previous report of the same leader, so
-// that a busy leader clears no finding. An old part does no harm: Raft reports which node leads, and
-// conditions of nodes are smoothed (see nodeDebouncers).
+// withFallback returns r, and takes each missing part from the previous report of the same leader, so that a busy
+// leader clears no finding. An old part is harmless: Raft reports which node leads, and conditions of nodes are
+// smoothed (see nodeDebouncers).
 func (r LeaderReport) withFallback(previous LeaderReport) LeaderReport {
 	if r.leader != previous.leader {
 		return r
@@ -139,8 +139,8 @@ func (m *Monitor) differencesRequest() control.Request {
 	return control.Request{Kind: control.Settings, Settings: m.options.API.OwnSettings()}
 }
 
-// ownDifferences returns the settings that differ between nodes, if this node leads. nil means that this
-// node does not lead any more.
+// ownDifferences returns the settings that differ between nodes, or nil if this node no longer
+// leads.
 func (m *Monitor) ownDifferences(views []leader.MemberView) []diagnosis.Difference {
 	l := m.options.Leader.Leadership()
 	if l == nil {

@@ -39,17 +39,17 @@ const (
 	// stableAfter is the time without a change of the findings or the leader after which every second
 	// run of diagnose is skipped.
 	stableAfter = 10 * time.Second
-	// leaderQueryEvery is the interval at which a follower queries the leader. It is doubled while the
-	// findings are stable, and halved while a condition of a node is about to change.
-	// leaderQueryPerNode is the shortest interval per node of the cluster, so the leader receives at
-	// most ten queries per second. Each query may open a connection, and the system calls that open and
-	// close it keep the monitor thread of the runtime awake for a millisecond each.
+	// leaderQueryEvery is the interval at which a follower queries the leader. It is doubled while the findings are
+	// stable, and halved while a condition of a node is about to change. leaderQueryPerNode is the minimum interval
+	// per node of the cluster, so the leader receives at most ten queries per second. Each query may open a
+	// connection, and the system calls that open and close it keep the monitor thread of the runtime awake for a
+	// millisecond each.
 	leaderQueryEvery   = 2 * time.Second
 	leaderQueryPerNode = 100 * time.Millisecond
 	// probePause is the pause between two probes of a voter while there is no leader.
 	probePause = time.Second
-	// evenVotersAfter is the time after which an even number of voters becomes a finding. It is not
-	// zero because voters are added one after the other.
+	// evenVotersAfter is the time after which an even number of voters becomes a finding. It is not zero because
+	// voters are added one by one.
 	evenVotersAfter = 10 * time.Second
 	// recentPeriod is how long a single event, such as a refused request, counts as recent.
 	recentPeriod = 10 * time.Second
@@ -66,7 +66,7 @@ type Agent interface {
 	// DuplicateAddr returns the address of another process with the same node ID. It returns "" if the
 	// leader accepts the heartbeats of this node.
 	DuplicateAddr() string
-	// LastPause returns the length of the last pause of the process that was worth a report, and the time
+	// LastPause returns the length of the last pause of the process that was long enough to report, and the time
 	// since its end. The length is zero if there was none.
 	LastPause() (length, sinceEnd time.Duration)
 	// HasHooks reports whether the app is informed of its shards.
@@ -95,12 +95,12 @@ type Options struct {
 	// Joins is set if addresses of other nodes are configured.
 	Joins bool
 	// FailingProcesses counts the keys or shards whose app process fails repeatedly, and returns the error of the
-	// process that has failed most often. nil means that the node starts no processes.
+	// process that has failed most often. It is nil if the node starts no processes.
 	FailingProcesses func() (count int, worstError string)
-	// Webhook returns the state of the delivery of events; nil means that there is none.
+	// Webhook returns the state of event delivery. It is nil if there is no webhook.
 	Webhook func() webhook.Status
-	// Exposed returns the ports that are accessible without protection, and the certificates in use. nil
-	// means that there are neither.
+	// Exposed returns the ports that are accessible without protection, and the certificates in use. It is nil if
+	// there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
 
 	Clock     clock.Clock
@@ -132,9 +132,9 @@ type Options struct {
 
 	// Bootstrapper returns the bootstrapper. It is called only by Run.
 	Bootstrapper func() *membership.Bootstrapper
-	// AddressChanges returns the claims of new addresses that were not accepted.
+	// AddressChanges returns the claims of new addresses that this node has not accepted.
 	AddressChanges func() []diagnosis.AddressChange
-	// RequestIdentity returns an error if the peer port of a node cannot be reached.
+	// RequestIdentity returns an error if the peer port of a node is unreachable.
 	RequestIdentity func(ctx context.Context, node string) error
 	// IsStopping reports whether the node has handed over its shards, or has failed.
 	IsStopping func() bool
@@ -337,7 +337,7 @@ func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
 
 // leaderQueryPause returns the time between two queries of the same leader. isSelf is set if this node is the
 // leader. nodes is the number of nodes of the cluster. hasPendingChange is set if a condition of a node is about to
-// change, and isStable that the findings have not changed for stableAfter.
+// change, and isStable if the findings have not changed for stableAfter.
 func leaderQueryPause(isSelf bool, nodes int, hasPendingChange, isStable bool) time.Duration {
 	minPause := time.Duration(nodes) * leaderQueryPerNode
 	pause := max(leaderQueryEvery, minPause)
@@ -352,8 +352,8 @@ func leaderQueryPause(isSelf bool, nodes int, hasPendingChange, isStable bool) t
 	return pause
 }
 
-// probeVoters checks in the background which voters are reachable. It is for the time without a leader,
-// because without the leader's report, only gossip shows failures, and gossip needs seconds to detect them.
+// probeVoters checks in the background which voters are reachable. It is used while there is no leader: without the
+// leader's report, only gossip shows failures, and gossip needs seconds to detect them.
 func (m *Monitor) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 	m.probes.Lock()
 	defer m.probes.Unlock()

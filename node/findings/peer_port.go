@@ -23,7 +23,7 @@ const (
 	// checkEvery is the time between two checks. checkTimeout bounds the request to one node.
 	checkEvery   = 3 * time.Second
 	checkTimeout = 4 * time.Second
-	// maxPeersAsked is the largest number of nodes that one check asks until a node responds.
+	// maxPeersAsked is the maximum number of nodes that one check asks until a node responds.
 	maxPeersAsked = 5
 )
 
@@ -32,7 +32,7 @@ const (
 type Reachability struct {
 	// Addr is the address to which the responding node has tried to connect.
 	Addr string `json:"addr"`
-	// Why is the reason why the attempt failed. Empty means that the port was reached.
+	// Why is the reason why the attempt failed. It is empty if the port was reached.
 	Why string `json:"why"`
 }
 

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// statementEvery is the interval at which the leader queries the Statement of another node, one after
-	// the other. The other nodes receive that of the leader with its report.
+	// statementEvery is the interval at which the leader queries the Statement of the next node, in turn. The other
+	// nodes receive the leader's own Statement with its report.
 	statementEvery = 5 * time.Second
 	// removalMargin is how long the removal of a node takes in addition to dead-after.
 	removalMargin = 10 * time.Second
 )
 
-// selfCheck is the state of the standing self-check. The goroutine of Run uses it, except for received.
+// selfCheck is the state of the continuous self-check. Except for received, only the goroutine of Run uses it.
 type selfCheck struct {
 	checker     selfcheck.Checker
 	lastQueried string    // node that was queried last
@@ -101,7 +101,7 @@ func (m *Monitor) replaceableOwners(in *diagnosis.Inputs) (owners []string) {
 	return owners
 }
 
-// canReceiveShards reports whether nothing is known that prevents the node from getting further shards.
+// canReceiveShards reports whether no known condition prevents the node from getting more shards.
 func canReceiveShards(node *diagnosis.Node) bool {
 	isReady := node.Alive && !node.Gateway && !node.Stopping && !node.Restarting && !node.Lagging
 	isHealthy := node.App == diagnosis.AppHealthy && len(node.UnhealthyInstances) == 0 && !node.CannotAcquire && node.NoShardsFor == 0

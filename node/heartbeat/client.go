@@ -14,11 +14,11 @@ import (
 	"shardway/shardmap"
 )
 
-// minRedialInterval is the shortest time between two dials of the same leader.
+// minRedialInterval is the minimum time between two dials of the same leader.
 const minRedialInterval = 50 * time.Millisecond
 
-// bufferSize is the size of the read buffer of a heartbeat stream, in bytes. The heartbeat of most nodes
-// fits in it, with its length.
+// bufferSize is the size of the read buffer of a heartbeat stream, in bytes. Most heartbeats fit in it, including
+// their length.
 const bufferSize = 512
 
 // ClientOptions configures a Client. The functions must not block.
@@ -40,9 +40,9 @@ type ClientOptions struct {
 	Trigger func()
 }
 
-// Client sends this node's heartbeats to the leader and returns the responses. It keeps the connection to
-// the previous leader open for OldConnTimeout: if that connection breaks, the new leader learns that the
-// process of the previous leader has ended.
+// Client sends this node's heartbeats to the leader and returns the responses. It keeps the connection to the
+// previous leader open for OldConnTimeout: if that connection breaks, the new leader learns that the process of the
+// previous leader has exited.
 type Client struct {
 	o       ClientOptions
 	pending chan ack.Heartbeat // cap 1: the newest heartbeat
@@ -71,8 +71,8 @@ func (c *leaderConn) isClosed() bool {
 	}
 }
 
-// Send schedules a heartbeat. It replaces a heartbeat that was not sent yet, and does not block. Only one
-// goroutine may call it.
+// Send schedules a heartbeat, which replaces one that was not sent yet. It does not block. Only one goroutine may
+// call it.
 func (k *Client) Send(hb ack.Heartbeat) { chanutil.Replace(k.pending, hb) }
 
 // Run sends heartbeats until ctx ends. It returns after all goroutines of its connections.
@@ -105,7 +105,7 @@ func (k *Client) removeOldConns(conns map[string]*leaderConn, leader string) {
 	}
 }
 
-// sendTo schedules a heartbeat to the leader; "" means that there is no leader. It opens a connection if conns
+// sendTo schedules a heartbeat to the leader, whose name is empty if there is none. It opens a connection if conns
 // contains none.
 func (k *Client) sendTo(ctx context.Context, leader string, hb ack.Heartbeat, conns map[string]*leaderConn) {
 	switch leader {
@@ -194,8 +194,8 @@ func (k *Client) exchange(ctx context.Context, conn *peer.Conn, pending <-chan a
 // closeStream closes a stream that is no longer used, and ignores the error.
 func closeStream(c *peer.Conn) { _ = c.Close() }
 
-// reportClosed calls OnConnClosed, except if ctx has ended: then this node closed the connection. The
-// result reports whether it called.
+// reportClosed calls OnConnClosed, unless ctx has ended, because then this node closed the connection. It reports
+// whether it called OnConnClosed.
 func (k *Client) reportClosed(ctx context.Context, node string, conn *peer.Conn) bool {
 	if ctx.Err() != nil {
 		return false

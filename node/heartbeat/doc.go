@@ -17,7 +17,7 @@
 //
 // # Invariants
 //
-//   - A newer heartbeat or response replaces one that was not sent yet: only the newest one matters.
+//   - A newer heartbeat or response replaces one that was not sent yet, because only the newest one matters.
 //   - The reader of a stream never waits for the writer of the responses, and the leader loop never waits
 //     for a socket.
 package heartbeat

@@ -53,7 +53,7 @@ const silenceChecks = 10
 
 // CloseSilentStreams waits for the given time. Then it closes the streams of a node, as if the network had closed
 // them. It closes none if in this time a heartbeat of the node arrived, a heartbeat of the node was delivered, the
-// node opened a stream, or ctx ended. mayClose is called after the wait; false means that no stream is closed.
+// node opened a stream, or ctx ended. mayClose is called after the wait. If it returns false, no stream is closed.
 func (s *Server) CloseSilentStreams(ctx context.Context, node string, silence time.Duration, mayClose func() bool) {
 	silent := s.silentStreams(node)
 	ticker := time.NewTicker(silence / silenceChecks)
@@ -184,7 +184,7 @@ func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
 	}
 }
 
-// parse decodes a heartbeat that was received on c. It returns false and writes a log line if the heartbeat is
+// parse decodes a heartbeat that was received on c. It logs the problem and returns false if the heartbeat is
 // invalid, or if it names a server other than the one that c has authenticated.
 func (s *Server) parse(frame []byte, c *peer.Conn) (hb ack.Heartbeat, ok bool) {
 	err := hb.UnmarshalBinary(frame)

@@ -21,8 +21,8 @@ const (
 	aliveName = "alive"
 	// aliveIdleTimeout is the time after which the idle connection of the calls is closed.
 	aliveIdleTimeout = 5 * time.Second
-	// maxAliveBody is the number of bytes of a response body that are read, so that the connection can be
-	// reused. The body is ignored.
+	// maxAliveBody is the number of bytes of a response body that are read and discarded, so that the connection
+	// can be reused.
 	maxAliveBody = 4 << 10
 )
 

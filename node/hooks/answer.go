@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// maxReasonBytes is the largest length of the reason why a shard failed, in bytes. Longer reasons are truncated.
+// maxReasonBytes is the maximum length of the reason why a shard failed, in bytes. Longer reasons are truncated.
 const maxReasonBytes = 256
 
 // responseFormat is the remedy in the error for an invalid response.

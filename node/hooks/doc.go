@@ -1,13 +1,13 @@
 // Package hooks sends the hook calls of package ack/agent to the app of a node. The hooks inform the app
 // that it must acquire, release or discard the state of shards, and for how long it may write.
 //
-// HTTP calls an app in another process, and Func an app in the process of the node. Both return only when
-// the call does not run any more, as far as the node can detect: the connection is closed, or the function
-// has returned. The lease protocol depends on that: a node must not acknowledge that it has given up a shard
-// while its app may still write the shard. The methods may be called from any number of goroutines.
+// HTTP calls an app in another process, and Func an app in the process of the node. Both return only when the call
+// is no longer running, as far as the node can detect: the connection is closed, or the function has returned. The
+// lease protocol depends on this: a node must not acknowledge that it has given up a shard while its app may still
+// write the shard. The methods may be called from any number of goroutines.
 //
-// The package only transports the calls. The hook machine of package ack/agent decides when a hook is
-// called, how often, and with which timeout.
+// The package only transports the calls. The hook state machine of package ack/agent decides when and how often a
+// hook is called, and with which timeout.
 //
 // # On the wire
 //

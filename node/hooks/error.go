@@ -7,7 +7,7 @@ import (
 	"shardway/ack/agent"
 )
 
-// maxErrorBytes is the largest length of the error of a call, in bytes. The error is stored for each shard of the
+// maxErrorBytes is the maximum length of the error of a call, in bytes. The error is stored for each shard of the
 // call, and appears in responses to clients, in logs and in tables.
 const maxErrorBytes = 512
 
@@ -18,7 +18,7 @@ var (
 	ErrTimeout = errors.New("the app did not answer in time (--release-timeout, --acquire-timeout)")
 )
 
-// describeError returns the error of a call. If ctx has ended, that is the error, because err is then only a
+// describeError returns the error of a call. If ctx has ended, it returns the error of ctx, because err is only a
 // consequence.
 func describeError(ctx context.Context, call *agent.HookCall, err error) error {
 	switch {

@@ -90,7 +90,7 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 }
 
 // singleConnTransport returns a transport for one request over conn. It opens no other connection, so that neither
-// a retry nor a proxy of the environment can send the request again.
+// a retry nor a proxy from the environment can send the request again.
 func singleConnTransport(conn net.Conn) *http.Transport {
 	isUsed := false
 	return &http.Transport{
@@ -117,7 +117,7 @@ func describeBody(body []byte) string {
 	return ": " + text
 }
 
-// printable replaces each character of text that is not printable by a space.
+// printable replaces each non-printable character of text with a space.
 func printable(text string) string {
 	return strings.Map(func(char rune) rune {
 		if char == utf8.RuneError || !unicode.IsPrint(char) {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// checkEvery is the shortest time between two checks of claims of the same node.
+	// checkEvery is the minimum time between two checks of claims of the same node.
 	checkEvery = 500 * time.Millisecond
 	// checkTimeout bounds one check. It is long because a process that has just started may not respond at
 	// once. dialRetryPause is the pause between two attempts to connect within a check.
@@ -31,8 +31,8 @@ const (
 	reportedFor = 10 * time.Second
 )
 
-// AddressChanges checks claims of new addresses, and contains the claims that are being checked or were
-// checked recently. A claim is a message in gossip which says that a known node has a new address.
+// AddressChanges checks claims of new addresses, and contains the claims that are being checked or were checked
+// recently. A claim is a gossip message that a known node has a new address.
 type AddressChanges struct {
 	Gossip  *gossip.Gossip
 	View    *cluster.View

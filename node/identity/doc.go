@@ -1,4 +1,4 @@
-// Package identity checks that the processes of other nodes are those that they claim to be.
+// Package identity checks that the processes of other nodes are what they claim to be.
 //
 // # Types
 //

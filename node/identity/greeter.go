@@ -18,7 +18,7 @@ import (
 const (
 	// greetEvery is the interval at which a voter greets the next voter that needs a greeting.
 	greetEvery = time.Second
-	// greetAllWithin is the longest time between two greetings of the same voter.
+	// greetAllWithin is the maximum time between two greetings of the same voter.
 	greetAllWithin = 10 * time.Second
 	// greetTimeout bounds one greeting.
 	greetTimeout = time.Second
@@ -87,9 +87,9 @@ type Greeter struct {
 	Background *sync.WaitGroup
 }
 
-// Run greets the other voters until ctx ends, while this node is a voter: all at the start, so
-// that the leader sends Raft heartbeats to this node, and then one after the other. In a greeting,
-// both nodes exchange statements about their disks. The nodes use the resulting records when there is no leader.
+// Run greets the other voters until ctx ends, while this node is a voter: all at the start, so that the leader
+// sends Raft heartbeats to this node, and then in turn. In a greeting, both nodes exchange statements about their
+// disks. The nodes use the resulting records when there is no leader.
 //
 // Each greeting opens a connection, which wakes both nodes, so a voter that has received the current statement gets
 // no other greeting for greetAllWithin. A voter that has restarted greets this node, but that greeting is not
@@ -136,7 +136,7 @@ func (g *Greeter) greetNext(ctx context.Context, round int, lastGreetings map[st
 	}
 }
 
-// votersFrom returns the other voters, in an order that starts with another voter in each round.
+// votersFrom returns the other voters, in an order that starts with a different voter in each round.
 func (g *Greeter) votersFrom(round int) []string {
 	voters := g.View.OtherVoters()
 	if len(voters) == 0 {

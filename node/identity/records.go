@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// stallTimeout is how long Run waits for a stalled disk after the end of its context.
+	// stallTimeout is how long Run waits for a stalled disk after its context ends.
 	stallTimeout = 3 * time.Second
 	// processProbeTimeout bounds the probe for another process with the same node ID, at the address that
 	// gossip has for the node.
 	processProbeTimeout = 500 * time.Millisecond
-	// writeEvery is the shortest time between two writes of the records.
+	// writeEvery is the minimum time between two writes of the records.
 	writeEvery = time.Second
 	// writeRetryPause is the pause after a failed write.
 	writeRetryPause = 10 * time.Second
@@ -47,8 +47,8 @@ type RecordsOptions struct {
 	CloseOtherStreams func(server string, nonce uint64)
 	// SetPeerProcess informs the proxy of the current process of a node.
 	SetPeerProcess func(node string, boot, nonce uint64)
-	// ProbeDuplicate returns the address of another process of a node than the one with this nonce. It
-	// returns "" if there is none.
+	// ProbeDuplicate returns the address of a process of a node other than the one with this nonce, or "" if there
+	// is none.
 	ProbeDuplicate func(ctx context.Context, node string, nonce uint64) (addr string)
 	// Fail stops the node.
 	Fail func(error)
@@ -64,7 +64,7 @@ type Records struct {
 	learnMu sync.Mutex
 	// unknownServers are the servers that have greeted with an unknown process.
 	unknownServers *unknownServers
-	// readErr is the error of reading the stored records at the start; nil means success.
+	// readErr is the error of reading the stored records at the start.
 	readErr error
 }
 
@@ -118,7 +118,7 @@ func (r *Records) ownStatement() diskhistory.Statement {
 	if raft == nil {
 		return diskhistory.Statement{}
 	}
-	// The term is read first: it may rise, and the statement must contain a term that was on the disk.
+	// The term is read first because it may rise, and the statement must contain a term that was on the disk.
 	term := raft.Term()
 	applied := r.o.AppliedEpoch() // read before the last index, which it must not exceed
 	return diskhistory.Statement{
@@ -183,7 +183,7 @@ func (r *Records) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Re
 }
 
 // checkOwnDisk returns an error if the peer of a handshake has a newer record of this node's disk than the disk
-// itself. Then this disk was rolled back to an older image.
+// itself. In that case, this disk was rolled back to an older image.
 func (r *Records) checkOwnDisk(m peer.Handshake) error {
 	known := m.RecordKnownToPeer
 	if known.Nonce == 0 {
@@ -314,10 +314,9 @@ func (r *Records) failStale(reason error) { r.o.Fail(&StaleDiskError{reason}) }
 
 // Run writes the records when they have changed, until ctx ends, and then once more.
 //
-// A failed write stops nothing: heartbeats and votes do not wait for it, and a node that is killed
-// loses the last second of changes anyway. After the next start, this node would lack the records that
-// were not written, but the other voters have the same ones. A disk that accepts no writes at all
-// stops the node through the writes of Raft.
+// A failed write is harmless: heartbeats and votes do not wait for it, and a node that is killed loses the last
+// second of changes anyway. After the next start, this node would lack the records that were not written, but the
+// other voters have the same ones. A disk that accepts no writes at all stops the node through the writes of Raft.
 func (r *Records) Run(ctx context.Context) {
 	lastErr := r.readErr // the error of the read at the start, or of the last write; a write is retried
 	var retry <-chan time.Time

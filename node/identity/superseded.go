@@ -17,7 +17,7 @@ const (
 	// node does not start to serve before it knows the result.
 	supersedeTimeout        = 2 * time.Second
 	supersedeTimeoutAtStart = 250 * time.Millisecond
-	// supersedeRetryPause is the pause after a claim that was not confirmed. The next claim is checked after it.
+	// supersedeRetryPause is the pause between an unconfirmed claim and the check of the next one.
 	supersedeRetryPause = time.Second
 )
 
@@ -29,11 +29,11 @@ type SupersedeCheck struct {
 	By     string               // the superseding cluster, confirmed by one of its nodes; empty means not confirmed
 }
 
-// CheckSuperseded checks a claim: it asks the other node itself to which cluster it belongs. own is the
-// cluster of this node, and serves reports whether this node serves requests. Gossip alone is not enough, because everyone who has recorded a
-// gossip message can send it again much later, and a node that stops because of a confirmed claim never
-// serves again (see disk.Dir.MarkSuperseded). A node that does not serve yet stops after an unconfirmed claim,
-// too, but it may be started again: if the other cluster could not be asked, both clusters would serve.
+// CheckSuperseded checks a claim: it asks the other node itself to which cluster it belongs. own is the cluster of
+// this node, and serves reports whether this node serves requests. Gossip alone is not enough: anyone who has
+// recorded a gossip message can resend it much later, and a node that stops because of a confirmed claim never
+// serves again (see disk.Dir.MarkSuperseded). A node that does not serve yet stops after an unconfirmed claim, too,
+// but it may be started again: if the other cluster could not be asked, both clusters would serve.
 func CheckSuperseded(ctx context.Context, port *peer.Port, own string, claim *gossip.RefusedError, serves bool, log zerolog.Logger) SupersedeCheck {
 	check, timeout := SupersedeCheck{Claim: claim, Served: serves}, supersedeTimeoutAtStart
 	if serves {

@@ -10,9 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// A planned map change moves shards in stages: first the idle shards, then the busy ones, whose requests
-// may finish until drain-timeout. The following values tell in which stage a shard moved. They are labels
-// of the metric shardway_handed_over_shards_total.
+// A planned map change moves shards in stages: first the idle shards, then the busy ones, whose requests may finish
+// until drain-timeout. The following values name the stage in which a shard moved. They are labels of the metric
+// shardway_handed_over_shards_total.
 const (
 	// StageIdle means that the shard had no running request.
 	StageIdle = "idle"
@@ -34,9 +34,9 @@ type Stages struct {
 	aborted      map[shardmap.Shard]bool // shards whose requests were aborted
 }
 
-// recordAnswer records the state at a question q of the leader: the shards of self in m that are busy, that
-// is, not in idle, and the running requests in runs. The first question of a map change clears the busy
-// shards of the previous change.
+// recordAnswer records the state at a question q of the leader: the shards of self in m that are busy, that is, not
+// in idle, and the running requests in runs. The first question of a map change clears the busy shards of the
+// previous one.
 func (g *Stages) recordAnswer(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StagedIdleRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// minWebSocketBatch is the smallest number of resumable WebSockets that move together, if that many exist.
+// minWebSocketBatch is the minimum number of resumable WebSockets that move together, if that many exist.
 const minWebSocketBatch = 16
 
 // Tracker determines which shards of this node are idle.
@@ -164,9 +164,9 @@ func movableShards(shards iter.Seq[shardmap.Shard], countBusy func(shardmap.Shar
 	return movable
 }
 
-// webSocketPacer spreads the hand-overs of a node's resumable WebSockets over the time of a gradual
-// drain. The interval between two polls may vary, because a map change lasts as long as the apps
-// take. The zero value is ready for use. Its methods may be called from any goroutine.
+// webSocketPacer spreads the hand-overs of a node's resumable WebSockets over the time of a gradual drain. The
+// interval between two polls may vary, because the apps determine how long a map change takes. The zero value is
+// ready for use. Its methods may be called from any goroutine.
 type webSocketPacer struct {
 	mu         sync.Mutex // protects the following fields
 	drainIndex uint64     // GradualDrain.Index of the current drain

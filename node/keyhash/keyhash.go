@@ -14,9 +14,9 @@ import (
 
 // Options contains the sources of the hash key, and the use of the quarantines.
 type Options struct {
-	// Secrets contains the secrets of the cluster; nil means that there are none.
+	// Secrets contains the secrets of the cluster. It is nil if there are none.
 	Secrets *secret.Store
-	// Cluster returns the ID of the cluster; empty means that there is none yet.
+	// Cluster returns the cluster ID, or an empty string if there is no cluster yet.
 	Cluster func() string
 	// Shards is the number of shards.
 	Shards int
@@ -87,8 +87,8 @@ func (h *Hasher) deriveInitialKey() error {
 	return nil
 }
 
-// secretList returns the secrets of the cluster. The first one is used, and all are accepted. nil means
-// that there are none.
+// secretList returns the secrets of the cluster, or nil if there are none. The first one is used, and all are
+// accepted.
 func (h *Hasher) secretList() secret.List {
 	if h.options.Secrets == nil {
 		return nil
@@ -96,8 +96,8 @@ func (h *Hasher) secretList() secret.List {
 	return h.options.Secrets.List()
 }
 
-// deriveHashKey derives the key from the first secret. Without a secret, it derives the key from the cluster
-// ID. The ID is not secret, but because of it, a table of precomputed hashes works for one cluster only.
+// deriveHashKey derives the key from the first secret. Without a secret, it derives the key from the cluster ID.
+// The ID is not secret, but it limits a table of precomputed hashes to one cluster.
 func deriveHashKey(secrets secret.List, cluster string) (*hashKey, error) {
 	if len(secrets) > 0 {
 		return &hashKey{secret: secrets[0], cluster: cluster, key: secrets[0].AccessKey()}, nil

@@ -51,8 +51,8 @@ func (h *Hasher) UpdateQuarantine() {
 	h.options.Apply(quarantine)
 }
 
-// Quarantined lists the quarantined keys of a policy. Known is false for a key whose hash key this node
-// does not have any more.
+// Quarantined lists the quarantined keys of a policy. Known is false for a key whose hash key this node no longer
+// has.
 func (h *Hasher) Quarantined(policy *ack.Policy) []api.QuarantinedKey {
 	list := []api.QuarantinedKey{}
 	hashKeys := h.hashKeysByID()

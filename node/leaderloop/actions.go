@@ -151,8 +151,8 @@ func (l *Leadership) deleteNodeRecords(ctx context.Context, id shardmap.NodeID) 
 	l.deleteFromGossip(ctx, string(id))
 }
 
-// deleteFromGossip makes all nodes delete the entry of a removed node from gossip. A node that cannot be reached
-// keeps the entry until gossip deletes it, as for any node that is gone.
+// deleteFromGossip makes all nodes delete the entry of a removed node from gossip. An unreachable node keeps the
+// entry until gossip deletes it, as for any node that is gone.
 func (l *Leadership) deleteFromGossip(ctx context.Context, node string) {
 	l.options.View.Gossip.Forget(node)
 	var wg sync.WaitGroup

@@ -21,7 +21,7 @@ type Client struct {
 	View *cluster.View
 	// Control sends requests to other nodes.
 	Control *control.Client
-	// CurrentLeadership returns the leadership of this node; nil means that this node does not lead.
+	// CurrentLeadership returns the leadership of this node, or nil if this node does not lead.
 	CurrentLeadership func() *Leadership
 	// NoLeaderReason returns why there is no leader, as far as this node can determine, with a remedy.
 	NoLeaderReason func() string
@@ -93,8 +93,8 @@ func (c *Client) Upgrade(ctx context.Context, finalize bool, requester string) (
 	return state, err
 }
 
-// PendingUpgrade returns which nodes prevent the next level. The result is zero if there is no next level, and
-// nil if the leader does not respond. The leader is asked only if there is a next level.
+// PendingUpgrade returns which nodes prevent the next level. The result is zero if there is no next level, in which
+// case it does not ask the leader, and nil if the leader does not respond.
 func (c *Client) PendingUpgrade(ctx context.Context) *api.UpgradeState {
 	if !c.View.HasNextLevel() {
 		return &api.UpgradeState{}
@@ -128,8 +128,8 @@ func (c *Client) LeaderState(ctx context.Context) (State, bool) {
 	return state, true
 }
 
-// Views returns the leader's view of the nodes. nil means that there is no leader, that it did not respond
-// within ViewTimeout, or that ctx has ended.
+// Views returns the leader's view of the nodes. It returns nil if there is no leader, if the leader did not respond
+// within ViewTimeout, or if ctx has ended.
 func (c *Client) Views(ctx context.Context) []leader.MemberView {
 	ctx, cancel := context.WithTimeout(ctx, ViewTimeout)
 	defer cancel()

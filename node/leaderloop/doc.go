@@ -18,7 +18,7 @@
 //
 // # Invariants
 //
-//   - Nothing changes the replicated state but log entries.
+//   - Only log entries change the replicated state.
 //   - One policy change is checked and submitted at a time. Two concurrent drains could each leave enough
 //     voters, but too few together.
 //   - An error api.ErrRefused means that a change was certainly not made. api.ErrUnknown means that the change

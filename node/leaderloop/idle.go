@@ -63,7 +63,7 @@ func (l *Leadership) collectIdleShards(ctx context.Context, nodes ...shardmap.No
 	}
 }
 
-// FetchIdleShards asks one node for its idle shards; nil means that the node did not respond.
+// FetchIdleShards asks one node for its idle shards. It returns nil if the node did not respond.
 func (l *Leadership) FetchIdleShards(ctx context.Context, id shardmap.NodeID) *leader.IdleShards {
 	var report IdleReport
 	if id == l.options.Self {

@@ -10,8 +10,8 @@ import (
 	"shardway/shardmap"
 )
 
-// checkInstance returns an error if an action must not be performed on one app instance of a node. The
-// drain of the last healthy instance would leave the shards of the node without an app.
+// checkInstance returns an error if an action must not be performed on one app instance of a node. Draining the
+// last healthy instance would leave the shards of the node without an app.
 func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node shardmap.NodeID, instance shardmap.Instance) error {
 	name := shardmap.InstanceName(node, instance)
 	policy := l.options.View.State().Policy()

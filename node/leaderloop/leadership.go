@@ -47,7 +47,7 @@ type Leadership struct {
 	reportedSettings settingsTable
 }
 
-// newLeadership creates the leadership in a term. startedAt is the time of the clock at its start.
+// newLeadership creates the leadership of a term, which started at clock time startedAt.
 func newLeadership(options Options, term uint64, startedAt time.Duration) *Leadership {
 	l := &Leadership{
 		options: options, raft: options.View.Raft, term: term, startedAt: startedAt,
@@ -76,7 +76,7 @@ func NewWithoutLoop(options Options, term uint64, startedAt time.Duration) (lead
 	return leadership, leadership.messages, func() { close(leadership.loopEnded) }
 }
 
-// StartedAt returns the time of the clock at which the leadership started.
+// StartedAt returns the clock time at which the leadership started.
 func (l *Leadership) StartedAt() time.Duration { return l.startedAt }
 
 // Term returns the Raft term.
@@ -161,8 +161,7 @@ func Transfer(ctx context.Context, view *cluster.View, leadership *Leadership) e
 	})
 }
 
-// IsAlive reports whether the leader receives heartbeats from a node, and the process of the node has not
-// crashed.
+// IsAlive reports whether the leader receives heartbeats from a node whose process has not crashed.
 func IsAlive(member leader.MemberView) bool {
 	return member.SinceHeartbeat != leader.NeverReceived && !member.Silent && !member.Crashed
 }

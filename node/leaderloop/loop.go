@@ -32,7 +32,7 @@ type Loop struct {
 	// unhealthyInstances contains the unhealthy app instances of each node that has sent a heartbeat.
 	unhealthyInstances map[shardmap.NodeID]ack.InstanceBits
 	commitNudges       nudges
-	// suspicionsSpreadAt is when the other nodes were last asked to check a node.
+	// suspicionsSpreadAt is when the other nodes were last asked to check each node.
 	suspicionsSpreadAt map[shardmap.NodeID]time.Time
 	// raftHeartbeatsSentAt is the time at which Raft's heartbeats were last sent.
 	raftHeartbeatsSentAt time.Time
@@ -106,8 +106,8 @@ func (l *Loop) isLeader() bool {
 	return leads && term == l.term
 }
 
-// handleMessage passes a message to the driver and performs the effects that the driver returns. respond
-// sends the response to a heartbeat; nil means that the message is not a heartbeat.
+// handleMessage passes a message to the driver and performs the effects that the driver returns. respond sends the
+// response to a heartbeat, and is nil for any other message.
 func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respond func(ack.Answer)) {
 	if heartbeat, ok := message.(leader.HeartbeatReceived); ok {
 		l.recordAppHealth(heartbeat.Node, heartbeat.Unhealthy)
@@ -118,9 +118,8 @@ func (l *Loop) handleMessage(ctx context.Context, message leader.Message, respon
 	l.performEffects(ctx, l.driver.Step(message), respond)
 }
 
-// performEffects performs the effects that the driver has returned. respond sends the response to a
-// heartbeat; nil means no response. Effects that wait for Raft or for other nodes run in separate
-// goroutines.
+// performEffects performs the effects that the driver has returned. respond sends the response to a heartbeat, and
+// may be nil. Effects that wait for Raft or for other nodes run in separate goroutines.
 func (l *Loop) performEffects(ctx context.Context, effects []leader.Effect, respond func(ack.Answer)) {
 	for _, effect := range effects {
 		switch e := effect.(type) {

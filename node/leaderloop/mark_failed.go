@@ -9,7 +9,7 @@ import (
 )
 
 // checkMarkFailed returns an error if a node must not be marked as failed, because no other node could own its
-// shards. A node that is marked already may be marked again, with another reason.
+// shards. A node that is already marked may be marked again, with a different reason.
 func (l *Leadership) checkMarkFailed(ctx context.Context, node shardmap.NodeID) error {
 	policy := l.options.View.State().Policy()
 	voters, _ := l.options.View.Servers()

@@ -42,8 +42,8 @@ type Options struct {
 	// Reconciler contains the settings of the reconciler, without those that belong to one term.
 	Reconciler membership.ReconcilerOptions
 
-	// OnRaftHeartbeats is called when this leader has sent Raft heartbeats. The node then also sends
-	// its own heartbeat, if that is nearly due. It must not block; nil means that nothing is called.
+	// OnRaftHeartbeats is called when this leader has sent Raft heartbeats. The node then also sends its own
+	// heartbeat if that is nearly due. It must not block, and may be nil.
 	OnRaftHeartbeats func()
 
 	// IdleShards and IdleInStage return the shards of this node that can move now, in a gradual drain and in

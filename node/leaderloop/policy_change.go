@@ -222,8 +222,8 @@ func (l *Leadership) checkDrain(ctx context.Context, action api.Action, node sha
 	return fmt.Errorf("%w: %s; %s", class, reason, remedy)
 }
 
-// StopRisk returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
-// other node could own its shards. Empty results mean that the node can be stopped.
+// StopRisk returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no other node
+// could own its shards. Both results are empty if the node can be stopped.
 func StopRisk(node shardmap.NodeID, voters []string, views []leader.MemberView, policy *ack.Policy) (reason, remedy string) {
 	available := 0
 	var unavailable []string // the voters that do not count, with reasons
@@ -259,8 +259,7 @@ func hasOtherOwner(node shardmap.NodeID, views []leader.MemberView, policy *ack.
 	})
 }
 
-// unavailableReason returns why a voter does not count as remaining when another node stops. Empty means that it
-// counts.
+// unavailableReason returns why a voter does not count as remaining when another node stops, or "" if it does.
 func unavailableReason(voter shardmap.NodeID, views []leader.MemberView, policy *ack.Policy) string {
 	member, _ := FindMember(views, string(voter))
 	switch {

@@ -9,8 +9,8 @@ import (
 	"shardway/admin/api"
 )
 
-// checkRebalance returns an error, with the reason, if a new shard map would change nothing. plan contains
-// the moves of the next map.
+// checkRebalance returns an error if a new shard map would change nothing. plan contains the moves
+// of the next map.
 func (l *Leadership) checkRebalance(ctx context.Context, plan api.Plan) error {
 	hasNewMoves := slices.ContainsFunc(plan.Moves, func(moves api.PlannedMoves) bool { return !moves.Proposed })
 	views, _ := l.View(ctx)

@@ -126,8 +126,8 @@ func (l *Leadership) requestTimingEntry(ctx context.Context, timing ack.Timing) 
 	return result.entry, result.err
 }
 
-// previousTimingRemaining returns for how long the previous timing still applies, as text. err is the error of
-// requestTimingEntry: a leader.TooSoonError contains this duration, and nil means zero. Empty means unknown.
+// previousTimingRemaining returns how long the previous timing still applies, as text, or "" if that is unknown.
+// err is the error of requestTimingEntry: a leader.TooSoonError contains this duration, and nil means zero.
 func previousTimingRemaining(err error) string {
 	if tooSoon, ok := errors.AsType[leader.TooSoonError](err); ok {
 		return timingrules.Short(max(tooSoon.Wait.Round(time.Millisecond), time.Millisecond))

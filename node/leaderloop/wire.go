@@ -11,11 +11,11 @@ import (
 // WireMember is a leader.MemberView as a leader sends it to other nodes.
 type WireMember struct {
 	Node string `json:"node"`
-	// Heartbeat is the last heartbeat, as package ack encodes it. Empty means that the leader has received
-	// none in this term.
+	// Heartbeat is the last heartbeat, as package ack encodes it. It is empty if the leader has received none in
+	// this term.
 	Heartbeat  []byte `json:"heartbeat,omitempty"`
 	RemoteAddr string `json:"from,omitempty"`
-	// SinceHeartbeat is the time since the last heartbeat in nanoseconds. Negative means that there was none.
+	// SinceHeartbeat is the time since the last heartbeat in nanoseconds. It is negative if there was none.
 	SinceHeartbeat time.Duration `json:"heard_ago_ns"`
 	Silent         bool          `json:"silent,omitempty"`
 	LinkWorks      bool          `json:"echoes,omitempty"` // MemberView.LinkWorks

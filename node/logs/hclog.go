@@ -38,8 +38,8 @@ type sink struct {
 
 var _ hclog.SinkAdapter = (*sink)(nil)
 
-// Accept implements hclog.SinkAdapter. It writes one message, unless its level or the limit prevents that.
-// Any goroutine of the HashiCorp library may call it.
+// Accept implements hclog.SinkAdapter. It writes one message, unless its level or the limit suppresses it. Any
+// goroutine of the HashiCorp library may call it.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	if level == hclog.Error && isLocallyClosed(args) {
 		level = hclog.Warn
@@ -76,8 +76,8 @@ func (s *sink) newLine(level hclog.Level) *zerolog.Event {
 	return s.log.Trace() //nolint:zerologlint // the caller sends it
 }
 
-// isLocallyClosed reports whether args contain the error of a connection that this process has closed itself. A
-// stopping node closes all its connections.
+// isLocallyClosed reports whether args contain the error of a connection that this process closed itself, as a
+// stopping node does.
 func isLocallyClosed(args []any) bool {
 	return slices.ContainsFunc(args, func(v any) bool {
 		err, ok := v.(error)

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// minInterval is the shortest time between two lines about one peer. maxPeers is the number of peers that
-	// are limited separately; all further peers share one limit.
+	// minInterval is the minimum time between two lines about one peer. maxPeers is the number of peers that are
+	// limited separately; all further peers share one limit.
 	minInterval = time.Second
 	maxPeers    = 256
 	// maxWord is the length to which Cut truncates. This is enough for a node ID, a disk ID, or a requester's name and

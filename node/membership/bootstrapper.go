@@ -23,8 +23,8 @@ const bootstrapInterval = 50 * time.Millisecond
 //
 // A promise is stored on disk; a bootstrapper stores the promise to itself first. A promise ends
 // when the node belongs to a cluster, or when the node that received it reports that it neither
-// bootstraps nor has bootstrapped a cluster. A promise to a dead node remains, because this node
-// may have bootstrapped right before it died; a second cluster must not exist. A bootstrapper
+// bootstraps nor has bootstrapped a cluster. A promise to a dead node remains, because that node
+// may have bootstrapped right before it died, and a second cluster must not exist. A bootstrapper
 // without all promises withdraws in favour of a smaller ID.
 //
 // The bootstrapper starts with a cluster of one and adds the other nodes as it adds any new node.
@@ -47,8 +47,8 @@ type BootstrapperOptions struct {
 	BootstrapExpect int
 	HasJoinAddrs    bool
 	// JoinsOnlyItself returns nil if all join addresses are addresses of this node. The node then
-	// bootstraps a cluster with BootstrapExpect 1 although HasJoinAddrs is true. A nil function
-	// means that the node never bootstraps in this case.
+	// bootstraps a cluster with BootstrapExpect 1 although HasJoinAddrs is true. If the function is
+	// nil, the node never bootstraps in this case.
 	JoinsOnlyItself func(context.Context) error
 	Dir             PromiseStore
 	Raft            BootstrapRaft
@@ -203,7 +203,7 @@ func (b *Bootstrapper) isPromiseNeededBy(ctx context.Context, node string) (need
 	return b.options.Nodes.NeedsPromise(ctx, node)
 }
 
-// withdrawOwn withdraws the promise of this node to itself. A node calls it that does not
+// withdrawOwn withdraws the promise of this node to itself. It is for a node that does not
 // bootstrap, but was previously started with other flags.
 func (b *Bootstrapper) withdrawOwn(ctx context.Context) error {
 	return b.withLock(ctx, func() error {
@@ -276,8 +276,7 @@ func (b *Bootstrapper) campaign() {
 	}
 }
 
-// tryBootstrap bootstraps the cluster if all expected nodes are alive and agree that this node
-// does it.
+// tryBootstrap bootstraps the cluster if all expected nodes are alive and agree that this node may.
 func (b *Bootstrapper) tryBootstrap(ctx context.Context) (bootstrapped bool, err error) {
 	if b.options.BootstrapExpect <= 1 {
 		return true, b.options.Raft.Bootstrap()
@@ -301,7 +300,7 @@ func (b *Bootstrapper) tryBootstrap(ctx context.Context) (bootstrapped bool, err
 }
 
 // eligibleNodes returns the IDs of the nodes that are alive and expect the same number of nodes,
-// sorted. It returns nil if a node belongs to a cluster, because this cluster will add all others.
+// sorted. It returns nil if a node belongs to a cluster, because that cluster will add all others.
 func (b *Bootstrapper) eligibleNodes() []string {
 	var nodes []string
 	for _, member := range b.options.Gossip.Members() {

@@ -2,8 +2,8 @@
 //
 // # Types
 //
-//   - Bootstrapper decides which of several new nodes bootstraps the cluster, exactly once, in
-//     whatever order the nodes start. The nodes give each other promises.
+//   - Bootstrapper decides which of several new nodes bootstraps the cluster, exactly once,
+//     regardless of the order in which the nodes start. The nodes give each other promises.
 //   - Reconciler changes the Raft configuration while this node leads: it adds servers, makes them
 //     voters, replaces disks and removes dead servers. It also raises the format version.
 //   - DuplicateDetector detects another process with the same node ID, until a leader has answered

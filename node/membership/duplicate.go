@@ -90,8 +90,8 @@ func (d *DuplicateDetector) Run(ctx context.Context) {
 	}
 }
 
-// queryPeer asks the other nodes one after another, until one responds. It returns the address of
-// another process with the ID of this node, or "".
+// queryPeer asks the other nodes in turn, until one responds. It returns the address of another
+// process with the ID of this node, or "".
 func (d *DuplicateDetector) queryPeer(ctx context.Context) string {
 	for _, member := range d.options.Gossip.Members() {
 		if !member.Node || member.ID == d.options.Self || member.Status != gossip.Alive {

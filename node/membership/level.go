@@ -11,7 +11,7 @@ import (
 	"shardway/ack/leader"
 )
 
-// ErrNotReady means that this node does not lead, or has been elected very recently.
+// ErrNotReady reports that this node does not lead, or was elected very recently.
 var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
 // LevelError is the error if the next format version cannot be put into force.

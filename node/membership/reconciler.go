@@ -37,16 +37,16 @@ const (
 )
 
 // Reconciler changes the Raft configuration while this node leads: it adds nodes, makes them
-// voters, replaces the old disk of a node by its new one, and removes servers that have been dead
-// for long.
+// voters, replaces the old disk of a node with its new one, and removes servers that have been dead
+// for a long time.
 //
 // Gossip only provides hints, because gossip messages can be replayed. Before the Reconciler adds
 // a server that gossip shows, the node must confirm it on its peer port. Gossip never causes the
 // removal of a server that sends heartbeats.
 type Reconciler struct {
 	options ReconcilerOptions
-	// silentFor is for how long each server has sent no heartbeats. Time during which this process
-	// did not run does not count.
+	// silentFor is how long each server has sent no heartbeats, not counting time during which this
+	// process did not run.
 	silentFor     map[string]time.Duration
 	lastCheck     time.Time
 	checkInterval time.Duration // current interval between two checks
@@ -157,8 +157,8 @@ func (r *Reconciler) Run(ctx context.Context, leadershipEnded <-chan struct{}) {
 	}
 }
 
-// reconcile makes all configuration changes that are possible now, one after the other. Then it raises the
-// format version in force if that is possible.
+// reconcile makes all configuration changes that are possible now, one by one. Then it raises the
+// format version in force, if possible.
 func (r *Reconciler) reconcile(ctx context.Context) {
 	views, leads := r.options.MemberViews(ctx)
 	for leads && r.applyNextChange(ctx, views) {
@@ -299,7 +299,7 @@ func (r *Reconciler) confirm(ctx context.Context, member gossip.Member) bool {
 	return true
 }
 
-// errIdentifiedRecently means that no request was sent, because the previous one is too recent.
+// errIdentifiedRecently reports that no request was sent, because the previous one is too recent.
 var errIdentifiedRecently = errors.New("membership: the node was asked a moment ago")
 
 // identify requests the identity of the process of a server, at most once per confirmInterval. It
@@ -340,7 +340,7 @@ func (r *Reconciler) promotableServer(view View) string {
 	return first
 }
 
-// deadServerChange selects the change for a server that has been dead for RemoveDeadAfter, if this
+// deadServerChange selects the change for a server that has been dead for RemoveDeadAfter, if that
 // is set. If possible, another server becomes a voter first, so that the number of voters does not
 // drop. Otherwise the dead voter is removed if enough voters remain. A dead non-voter is removed
 // unless gossip still shows its node, because it would be added again.

@@ -18,7 +18,7 @@ const replaceDelay = 10 * time.Second
 //   - At least three voters remain.
 //   - The leader receives heartbeats from all of them, over links that work in both directions.
 //
-// So at most one voter is removed at a time. A voter that has left is removed as soon as these conditions
+// As a result, at most one voter is removed at a time. A voter that has left is removed as soon as these conditions
 // hold. A dead voter is removed only if another server was promoted to a voter after it had died.
 func (r *Reconciler) replacedVoter(view View) string {
 	if len(view.Voters) <= minVoters {
@@ -36,9 +36,9 @@ func (r *Reconciler) replacedVoter(view View) string {
 	return ""
 }
 
-// onlyMissingVoter returns the voter that is missing, if the leader receives heartbeats from all other voters over
-// links that work in both directions, and these do not leave. Otherwise it returns "". A voter that still
-// sends heartbeats, or returns after a restart, is not missing.
+// onlyMissingVoter returns the missing voter, if the leader receives heartbeats from all other voters over links
+// that work in both directions, and none of those is leaving. Otherwise it returns "". A voter that still sends
+// heartbeats, or returns after a restart, is not missing.
 func (v View) onlyMissingVoter() string {
 	missing := ""
 	for _, server := range v.Voters {

@@ -64,7 +64,7 @@ func (v View) hasWorkingLink(server string) bool {
 	return v.isConnected(server) && member.LinkWorks
 }
 
-// isGone reports whether no process can run on the disk of this server any more, so that another
+// isGone reports whether no process can still run on the disk of this server, so that a different
 // disk may use the ID of the node. Otherwise two processes could act with the same epochs.
 func (v View) isGone(server string) bool {
 	member, ok := v.memberView(server)

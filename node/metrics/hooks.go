@@ -14,10 +14,10 @@ import (
 const (
 	hookResultOK      = "ok"
 	hookResultFailed  = "failed"  // failed for all or some of its shards
-	hookResultAborted = "aborted" // aborted because the call was not needed any more
+	hookResultAborted = "aborted" // aborted because the call was no longer needed
 )
 
-// Hooks measures the calls of hooks. Its methods may be called from any goroutine.
+// Hooks measures hook calls. Its methods may be called from any goroutine.
 type Hooks struct {
 	durations *prometheus.HistogramVec
 	shards    *prometheus.CounterVec
@@ -87,7 +87,7 @@ func (m *Hooks) RecordStart(call *ackagent.HookCall) {
 	}
 }
 
-// RecordEnd records that a call has ended after d. wasAborted is set if the call was not needed any more.
+// RecordEnd records that a call ended after d. wasAborted is set if the call was no longer needed.
 func (m *Hooks) RecordEnd(call *ackagent.HookCall, result *ackagent.HookResult, wasAborted bool, d time.Duration) {
 	hook, outcome := call.Kind.String(), hookResultOK
 	switch {

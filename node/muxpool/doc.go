@@ -1,8 +1,8 @@
 // Package muxpool contains the multiplexed streams between this node and the other nodes.
 //
-// A Pool has two sides: the sessions that this node opens (Outgoing), and the sessions that other nodes
-// open, which Handler serves. A node has one pool for requests and one for resumable WebSockets, so
-// long-lived streams use no capacity of short requests.
+// A Pool has two sides: the sessions that this node opens (Outgoing), and those that other nodes open, which
+// Handler serves. A node has one pool for requests and one for resumable WebSockets, so long-lived streams use no
+// capacity of short requests.
 //
 // # Concurrency
 //

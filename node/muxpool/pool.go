@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxStreams is the largest number of multiplexed streams from all other nodes together. It is the
-	// same as the limit of forwarded connections.
+	// maxStreams is the maximum number of multiplexed streams from all other nodes together. It
+	// equals the limit of forwarded connections.
 	maxStreams = peer.DefaultMaxForwardStreams
-	// maxSessionsPerNode is the largest number of mux sessions from one node: the session on which it
-	// opens streams, and some draining sessions.
+	// maxSessionsPerNode is the maximum number of mux sessions from one node: the session on which
+	// it opens streams, and some draining sessions.
 	maxSessionsPerNode = 4
 	// Without a cluster secret, a node can claim any name, so the sessions and streams of one
 	// origin are also limited. The limits are higher, because many nodes may share an address.
@@ -31,11 +31,12 @@ const (
 	// maxWebSocketSessionsPerNode is the limit for the sessions of resumable WebSockets. Their streams
 	// stay open for days, and each step of a secret rotation starts another session.
 	maxWebSocketSessionsPerNode = 16
-	// maxWebSocketBufferBytes is the largest size of the data that apps and clients have not read, of
-	// the streams of resumable WebSockets in both directions, in addition to mux.FirstWindow per
-	// stream. One node or one origin may use half of it. With the first windows, that is 96 MiB.
+	// maxWebSocketBufferBytes is the maximum amount of data that the streams of resumable
+	// WebSockets buffer in both directions until apps and clients read it, in addition to
+	// mux.FirstWindow per stream. One node or one origin may use half of it. Including the first
+	// windows, that is 96 MiB.
 	maxWebSocketBufferBytes = 64 << 20
-	// maxSessions is the largest number of sessions from all other nodes together.
+	// maxSessions is the maximum number of sessions from all other nodes together.
 	maxSessions = 1024
 )
 
@@ -154,8 +155,8 @@ func serveStream(ctx context.Context, log zerolog.Logger, stream *mux.Stream, c 
 	serve(ctx, stream, c.Node())
 }
 
-// acquireSession counts a session until releaseSession, and returns the budget of its streams. nil
-// means that a limit of sessions is reached: of the node, of its origin or of all nodes.
+// acquireSession counts a session until releaseSession, and returns the budget of its streams. It
+// returns nil if the node, its origin or all nodes together have reached their limit of sessions.
 func (p *Pool) acquireSession(from peerOrigin) *mux.Budget {
 	a := &p.accepted
 	a.Lock()
@@ -190,8 +191,7 @@ func (p *Pool) newPeerUsage(limit int32, parentStreams, parentBytes *mux.Budget)
 	return usage
 }
 
-// releaseSession ends what acquireSession started. Streams that still run remain in the budget of all
-// nodes.
+// releaseSession undoes acquireSession. Streams that still run remain in the budget of all nodes.
 func (p *Pool) releaseSession(from peerOrigin) {
 	a := &p.accepted
 	a.Lock()
@@ -205,7 +205,7 @@ func (p *Pool) releaseSession(from peerOrigin) {
 	}
 }
 
-// removeSession counts one session less, and reports whether it was the last one.
+// removeSession decrements the number of sessions, and reports whether it was the last one.
 func (u *peerUsage) removeSession() (isLast bool) {
 	u.sessions--
 	return u.sessions == 0
@@ -243,7 +243,7 @@ func (p *Pool) Sessions() int {
 	return len(a.sessions)
 }
 
-// StreamsFrom returns the number of open streams that a node has opened.
+// StreamsFrom returns the number of streams opened by a node that are still open.
 func (p *Pool) StreamsFrom(node string) (count int) {
 	a := &p.accepted
 	a.Lock()

@@ -14,11 +14,11 @@ import (
 const (
 	// retryPause is the pause after a failed write.
 	retryPause = time.Second
-	// stallTimeout is how long Run waits for a stalled disk after the end of its context.
+	// stallTimeout is how long Run waits for a stalled disk after its context ends.
 	stallTimeout = 3 * time.Second
 )
 
-// errDiskStalled means that a write did not end within stallTimeout after the context of Run had ended.
+// errDiskStalled reports that a write did not finish within stallTimeout after the context of Run ended.
 var errDiskStalled = errors.New("disk stalled")
 
 // Value is a small value in the data directory that changes rarely. Only Run writes to the
@@ -37,8 +37,8 @@ type Value[V comparable] struct {
 	storedChanged chan struct{} // closed when stored changes
 }
 
-// New returns a Value. stored is the value that the data directory contains, and write stores another one.
-// name is the name of the value in the log.
+// New returns a Value. stored is the value that the data directory contains, and write stores a new one. name is
+// the name of the value in the log.
 func New[V comparable](name string, stored V, write func(V) error, log zerolog.Logger) *Value[V] {
 	return &Value[V]{name: name, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, storedChanged: make(chan struct{})}
 }
@@ -46,7 +46,7 @@ func New[V comparable](name string, stored V, write func(V) error, log zerolog.L
 // Set schedules v to be written by Run.
 func (p *Value[V]) Set(v V) { p.Update(func(V) V { return v }) }
 
-// Update replaces the newest value by f(newest) and schedules the write. f must not call methods of p.
+// Update replaces the newest value with f(newest) and schedules the write. f must not call methods of p.
 func (p *Value[V]) Update(f func(V) V) {
 	p.mu.Lock()
 	p.newest = f(p.newest)

@@ -11,7 +11,7 @@ import (
 	"shardway/node/gossip"
 )
 
-// The shortest values of the parts of an announcement that are not known before the node starts.
+// Minimum values for the parts of an announcement that are not known before the node starts.
 const (
 	shortestAddr   = "1.1.1.1:1"
 	shortestNodeID = "n"

@@ -40,12 +40,12 @@ type App struct {
 	Handler   fasthttp.RequestHandler
 	Streams   bool            // see proxy.Options.HandlerStreams
 	OnOverdue func(why error) // see node.Options
-	// Hook calls a hook of the app. nil means that the app has no hooks.
+	// Hook calls a hook of the app. It is nil if the app has no hooks.
 	Hook func(ctx context.Context, call agent.HookCall) agent.HookResult
 }
 
-// NewWith is New for a node with an app in this process; conf must contain the corresponding
-// settings. nil means no such app.
+// NewWith is like New, for a node whose app runs in this process, unless app is nil. conf must
+// contain the corresponding settings.
 func NewWith(ctx context.Context, conf *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
 	p := &Process{log: log, initial: conf, applied: conf}
 	p.accessLogs.log = log
@@ -174,8 +174,7 @@ func (l *listeners) open(ctx context.Context, conf *config.Config) error {
 	return nil
 }
 
-// nodeOptions converts the settings to options of a node, except those that need an open file or
-// port.
+// nodeOptions converts the settings to node options, except those that need an open file or port.
 func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (node.Options, error) {
 	endpoints, err := announcedEndpoints(ctx, conf)
 	if err != nil {

@@ -28,7 +28,7 @@ const instanceHeader = "Shardway-App-Instance"
 // appInstance is the process name in the response to the last health check.
 type appInstance struct{ name atomic.Pointer[string] }
 
-// get returns the name. It is empty if the last check got no response or no valid name.
+// get returns the name, or "" if the last check got no response or no valid name.
 func (a *appInstance) get() string {
 	if name := a.name.Load(); name != nil {
 		return *name
@@ -36,9 +36,8 @@ func (a *appInstance) get() string {
 	return ""
 }
 
-// set stores the name; nil means none. It quotes a name that is not UTF-8: the data directory
-// stores only UTF-8, and a name that was read back differently would count as a restart of the
-// app.
+// set stores the name, or none if name is nil. It quotes a name that is not UTF-8: the data directory stores only
+// UTF-8, and a name that was read back differently would count as a restart of the app.
 func (a *appInstance) set(name *string) {
 	if name != nil && !utf8.ValidString(*name) {
 		quoted := strconv.QuoteToASCII(*name)
@@ -135,8 +134,8 @@ const (
 	bodyReadSize = 4 << 10
 )
 
-// bodyContains reports whether text occurs in body. It stops reading when it has found text, so it does not
-// wait for the end of a stream.
+// bodyContains reports whether text occurs in body. It stops reading once it has found text, so it does not wait
+// for the end of a stream.
 func bodyContains(body io.Reader, text string) (bool, error) {
 	var data []byte
 	for {

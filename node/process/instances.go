@@ -118,5 +118,5 @@ func instanceHooks(conf *config.Config, upstream string, dial func(context.Conte
 
 // dialAbsentInstance refuses the connection to an app instance that is no longer configured, so its
 // shards move unreleased, as after a crash of the app. That does not prove that the process has
-// ended: a process that still runs may write with its old epoch.
+// exited: a process that still runs may write with its old epoch.
 func dialAbsentInstance(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED }

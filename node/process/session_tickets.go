@@ -20,7 +20,7 @@ import (
 type sessionTickets struct {
 	namesHash [sha256.Size]byte // see hashNames
 	config    *tls.Config
-	// current is the source of the ticket keys in config. nil means that there are no keys yet.
+	// current is the source of the ticket keys in config, or nil if there are no keys yet.
 	current atomic.Pointer[ticketKeys]
 	mu      sync.Mutex // held while the keys change
 }

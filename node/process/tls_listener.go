@@ -23,7 +23,7 @@ type tlsListener struct {
 	log      zerolog.Logger
 	cert     atomic.Pointer[certificate] // nil means plain TCP
 	replaced chan struct{}               // capacity 1; signals that cert was replaced by a reload
-	// secrets has the secrets of the cluster for session tickets. nil means no secret.
+	// secrets contains the secrets of the cluster for session tickets. It is nil if there are none.
 	secrets atomic.Pointer[secret.List]
 	now     func() time.Time
 }

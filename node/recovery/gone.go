@@ -22,8 +22,8 @@ const dialTimeout = time.Second
 // gossipFile is the file in the data directory in which gossip stores its members.
 const gossipFile = "gossip"
 
-// checkOthersGone returns an error if a process still listens at the gossip address of another node. It protects the
-// operator from giving up a running cluster by mistake. It is no proof that the nodes are lost: a node
+// checkOthersGone returns an error if a process still listens at the gossip address of another node. It protects
+// the operator from giving up a running cluster by mistake. It does not prove that the nodes are lost: a node
 // that a broken network link separates does not respond either.
 func checkOthersGone(data, self string, reachable func(addr string) bool) error {
 	addrs, err := lastSeen(filepath.Join(data, gossipFile))

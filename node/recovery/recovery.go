@@ -16,23 +16,22 @@ import (
 	"shardway/node/disk"
 )
 
-// ErrUnconfirmed means that Options.Confirm is not the ID of the cluster to give up.
+// ErrUnconfirmed reports that Options.Confirm is not the ID of the cluster to give up.
 var ErrUnconfirmed = errors.New("recovery: not confirmed")
 
 // Options contains the parameters of Recover and Restore.
 type Options struct {
 	// Data is the data directory.
 	Data string
-	// Node is the node ID for Restore. Empty means the ID that the data directory contains, or a random
-	// one.
+	// Node is the node ID for Restore. The default is the ID that the data directory contains, or a random one.
 	Node string
 	// Confirm must be the ID of the cluster that Recover gives up.
 	Confirm string
 	// MinEpoch is the highest epoch that was used, if the operator knows it. All new epochs are higher.
 	// Zero means unknown.
 	MinEpoch uint64
-	// Reachable reports whether a process listens at a gossip address. nil means that Recover does not check
-	// whether the other nodes are gone.
+	// Reachable reports whether a process listens at a gossip address. If it is nil, Recover does not check whether
+	// the other nodes are gone.
 	Reachable func(addr string) bool
 	// Now is the time from which the floor is computed. Zero means the current time.
 	Now time.Time
@@ -47,7 +46,7 @@ type Result struct {
 	FormerCluster string `json:"former"` // ID of the cluster that was recovered
 	Shards        int    `json:"shards"`
 	MinEpoch      uint64 `json:"floor"`
-	// BackupDir is the path of the previous state of the data directory. Empty means that there was none.
+	// BackupDir is the path of the previous state of the data directory, or empty if there was none.
 	BackupDir string `json:"kept,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"shardway/internal/secret"
 )
 
-// Proven is the content of a request or a response about secrets: the encoded content, and proofs of the
-// secrets that the sender has. The authentication of the stream is not sufficient: if the operator uses own
+// Proven is the content of a request or a response about secrets: the encoded content, and proofs of the secrets
+// that the sender has. The authentication of the stream is not sufficient: if the operator uses their own
 // certificates, a holder of a node's key can open streams without having a secret.
 type Proven struct {
 	Body   []byte        `json:"body,omitempty"`

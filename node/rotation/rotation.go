@@ -37,7 +37,8 @@ type Cluster interface {
 type Options struct {
 	// Self is the ID of the node.
 	Self string
-	// Secrets contains the secrets of the node. nil means that the node has none, and refuses each rotation.
+	// Secrets contains the secrets of the node. If it is nil, the node has none, and refuses each
+	// rotation.
 	Secrets *secret.Store
 	Cluster Cluster
 	Log     zerolog.Logger
@@ -54,7 +55,7 @@ type Rotation struct {
 func New(o Options) *Rotation { return &Rotation{o: o} }
 
 var (
-	// ErrNoSecrets means that the node has no secret. It wraps api.ErrRefused.
+	// ErrNoSecrets reports that the node has no secret. It wraps api.ErrRefused.
 	ErrNoSecrets = fmt.Errorf("%w: this node has no secret file (--secret-file), so there is nothing to rotate", api.ErrRefused)
 	errUnproven  = fmt.Errorf("%w: the other node shows none of the secrets that this one has", api.ErrRefused)
 )

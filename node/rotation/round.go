@@ -30,7 +30,7 @@ const (
 //
 //   - A secret that an operator has written into a file is never sent.
 //   - A secret that a rotation has created is sent only to nodes that have proven to have the newest secret
-//     in use. It is encrypted with that secret, and is not sent any more once a node uses it.
+//     in use. It is encrypted with that secret, and is no longer sent once a node uses it.
 //   - A node refuses steps of a leader that has not proven to have the newest secret of the node, see
 //     secret.Store.
 type round struct {
@@ -44,17 +44,17 @@ type nodeReport struct {
 	proven secret.List      // the secrets of the leader that the node has proven to have
 }
 
-// accepts reports whether the node accepts a secret. Then the node has completed the step install.
+// accepts reports whether the node accepts a secret, so it has completed the step install.
 func (n nodeReport) accepts(fingerprint string) bool {
 	return slices.ContainsFunc(n.held, func(s secret.Summary) bool { return s.Fingerprint == fingerprint })
 }
 
-// uses reports whether the node uses a secret. Then the node has completed the step use.
+// uses reports whether the node uses a secret, so it has completed the step use.
 func (n nodeReport) uses(fingerprint string) bool {
 	return len(n.held) > 0 && n.held[0].Fingerprint == fingerprint
 }
 
-// acceptsOnly reports whether the node accepts no other secret. Then the node has completed the step retire.
+// acceptsOnly reports whether the node accepts no other secret, so it has completed the step retire.
 func (n nodeReport) acceptsOnly(fingerprint string) bool {
 	return n.uses(fingerprint) && len(n.held) == 1
 }
@@ -246,7 +246,7 @@ func (r *round) runStep(ctx context.Context, nodes []string, step string, compos
 	return nil, errors.New(strings.Join(reasons, "; "))
 }
 
-// performStep makes one node perform a step, which may be the leader itself, and returns its report.
+// performStep makes one node, which may be the leader itself, perform a step, and returns its report.
 func (r *round) performStep(ctx context.Context, node, step string, compose func(binding []byte) (any, error)) (nodeReport, error) {
 	if node == r.rotation.o.Self {
 		return r.performOwnStep(step)
@@ -256,8 +256,8 @@ func (r *round) performStep(ctx context.Context, node, step string, compose func
 	return nodeReport{held: state.Held, proven: proven}, err
 }
 
-// performOwnStep performs a step on the leader. There is nothing to install, because the leader has the target
-// already.
+// performOwnStep performs a step on the leader. There is nothing to install, because the leader already has the
+// target.
 func (r *round) performOwnStep(step string) (nodeReport, error) {
 	secrets := r.rotation.o.Secrets
 	var err error

@@ -20,7 +20,7 @@ const (
 type Step struct {
 	// Kind is the step: stepShow, stepInstall, stepUse or stepRetire.
 	Kind string `json:"do"`
-	// Fingerprint identifies the secret that the step is about. Empty for stepShow.
+	// Fingerprint identifies the secret that the step is about. It is empty for stepShow.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Wrapped is the encrypted line of the secret to install. The encryption key is derived from the
 	// secret whose fingerprint is WrappingSecret, and from the channel binding of the stream.

@@ -11,7 +11,8 @@
 //
 // # Invariants
 //
-//   - Admit counts a request before it reads the table and the lease. The agent replaces the table before it
-//     reads the count. So a request is never admitted after the agent has seen that none runs.
+//   - Admit counts a request before it reads the table and the lease. The agent replaces the table
+//     before it reads the count. As a result, no request is admitted after the agent has seen that
+//     none is running.
 //   - A request is admitted only if this node owns its shard and has a lease.
 package router

@@ -13,17 +13,18 @@ type InFlight struct {
 	shardCounts []shardCount
 	// draining is set while the agent waits for counts to reach zero.
 	draining atomic.Bool
-	// OnFirstEnded is called when the first admitted request for a shard has ended since AwaitFirstEnd, with the time
-	// that AwaitFirstEnd has received. It must not block; nil means no call.
+	// OnFirstEnded is called when the first admitted request for a shard has ended since AwaitFirstEnd, with the
+	// time that was passed to AwaitFirstEnd. It must not block, and may be nil.
 	OnFirstEnded func(ownedSince time.Duration)
-	// ReachedZero gets a token when a count reached zero while draining.
+	// ReachedZero receives a token when a count has reached zero while draining.
 	ReachedZero chan struct{}
 }
 
 // shardCount is the number of requests of one shard.
 type shardCount struct {
 	count atomic.Int32
-	// awaitsFirst is the argument of AwaitFirstEnd until a request has ended; zero means that there is nothing to report.
+	// awaitsFirst is the argument of AwaitFirstEnd until a request has ended. It is zero if there is nothing to
+	// report.
 	awaitsFirst atomic.Int64
 	release     func() // created once, because a closure per request would be an allocation
 }
@@ -47,8 +48,8 @@ func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
 	return counter.release
 }
 
-// AwaitFirstEnd makes the next end of an admitted request for shard call OnFirstEnded once. ownedSince is the time of
-// the clock at which this node became the owner of the shard; zero means that it owns the shard no longer.
+// AwaitFirstEnd calls OnFirstEnded once, at the next end of an admitted request for shard. ownedSince is the clock
+// time at which this node became the owner of the shard, or zero if it no longer owns the shard.
 func (f *InFlight) AwaitFirstEnd(shard shardmap.Shard, ownedSince time.Duration) {
 	f.shardCounts[shard].awaitsFirst.Store(int64(ownedSince))
 }
@@ -64,10 +65,10 @@ func (f *InFlight) endAdmitted(counter *shardCount) {
 	}
 }
 
-// endRefused counts one request for shard less that was not admitted.
+// endRefused uncounts a request for shard that was not admitted.
 func (f *InFlight) endRefused(shard shardmap.Shard) { f.end(&f.shardCounts[shard]) }
 
-// end counts one request less, and notifies Zero if that is needed.
+// end decrements the count, and notifies ReachedZero if that is needed.
 func (f *InFlight) end(counter *shardCount) {
 	if counter.count.Add(-1) != 0 || !f.draining.Load() {
 		return
@@ -78,8 +79,8 @@ func (f *InFlight) end(counter *shardCount) {
 	}
 }
 
-// CountUnowned counts the requests for shards for which mayRun returns false. If there are any, Zero
-// gets a token when they may have ended.
+// CountUnowned counts the requests for shards for which mayRun returns false. If there are any, ReachedZero
+// receives a token when they may have ended.
 func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	f.draining.Store(true) // before counting, so that the end of a counted request is noticed
 	count := f.CountExcept(mayRun)
@@ -89,7 +90,8 @@ func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	return count
 }
 
-// CountShard counts the requests for shard. If there are any, Zero gets a token when they may have ended.
+// CountShard counts the requests for shard. If there are any, ReachedZero receives a token when they may have
+// ended.
 func (f *InFlight) CountShard(shard shardmap.Shard) int {
 	count := int(f.shardCounts[shard].count.Load())
 	if count == 0 {
@@ -102,12 +104,12 @@ func (f *InFlight) CountShard(shard shardmap.Shard) int {
 // CountOf counts the requests for shard.
 func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.shardCounts[shard].count.Load()) }
 
-// Total counts all requests. It does not affect Zero.
+// Total counts all requests. It does not affect ReachedZero.
 func (f *InFlight) Total() int {
 	return f.CountExcept(func(shardmap.Shard) bool { return false })
 }
 
-// CountExcept counts the requests for shards for which mayRun returns false. It does not affect Zero.
+// CountExcept counts the requests for shards for which mayRun returns false. It does not affect ReachedZero.
 func (f *InFlight) CountExcept(mayRun func(shardmap.Shard) bool) int {
 	total := 0
 	for i := range f.shardCounts {

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// leaseGaps sums the time in which a node had no lease. It uses the ends of the leases, so each gap
-// counts in full, also a gap that is too short to be observed. Its methods may be called from any
-// goroutine.
+// leaseGaps sums the time in which a node had no lease. It uses the ends of the leases, so each gap counts in full,
+// even a gap that is too short to be observed. Its methods may be called from any goroutine.
 type leaseGaps struct {
 	mu struct {
 		sync.Mutex

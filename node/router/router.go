@@ -33,8 +33,8 @@ type Router struct {
 	InFlight    *InFlight
 	hadRequests atomic.Bool // a request was admitted or refused since the last poll of the agent, see agent.Observation.HasRequests
 	leaseGaps   *leaseGaps
-	// OnNotAcquired is called if the app responds that it does not hold a shard; nil means that the
-	// app is not asked.
+	// OnNotAcquired is called if the app responds that it does not hold a shard. If it is nil, the app is not
+	// asked.
 	OnNotAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
 
 	mu struct {
@@ -111,7 +111,7 @@ func proxyRoute(ackRoute ack.Route) route.Route {
 // State returns the replicated state that the current routing table was built from.
 func (r *Router) State() *ack.State { return r.state.Load() }
 
-// KeysError returns why the active key configuration of the state is invalid; nil means that it is valid.
+// KeysError returns why the active key configuration of the state is invalid, or nil if it is valid.
 func (r *Router) KeysError() error {
 	if keys := r.keys.Load(); keys != nil {
 		return keys.err
@@ -122,10 +122,10 @@ func (r *Router) KeysError() error {
 // Table returns the current routing table.
 func (r *Router) Table() *route.Table { return r.table.Load() }
 
-// Admit counts a request for shard as in flight if this node owns the shard and has a lease. The
-// caller must call release when the request has ended. The order matters: Admit first raises the
-// in-flight count, and then reads the table and the lease. Otherwise the agent could see no
-// request in flight after the shard has moved, although one is admitted.
+// Admit counts a request for shard as in flight if this node owns the shard and has a lease. The caller must call
+// release when the request has ended. The order matters: Admit first raises the in-flight count, and then reads the
+// table and the lease. Otherwise the agent could see no request in flight after the shard has moved, although one
+// was admitted.
 func (r *Router) Admit(shard shardmap.Shard) (epoch uint64, release func(), err error) {
 	if release = r.InFlight.Begin(shard); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
 		r.hadRequests.Store(true)
@@ -153,15 +153,14 @@ func (r *Router) LeaseLeft() time.Duration {
 	return time.Duration(r.leaseEnd.Load()) - r.clock.Precise()
 }
 
-// LeaseEnd returns the time at which the lease ends or has ended; zero means that there was no
-// lease.
+// LeaseEnd returns the time at which the lease ends or has ended, or zero if there was no lease.
 func (r *Router) LeaseEnd() time.Duration { return time.Duration(r.leaseEnd.Load()) }
 
 // SetAbortTime sets the time at which the requests of the current lease must be aborted once it has ended.
 // It must be called before SetLease, because requests that the lease admits read it.
 func (r *Router) SetAbortTime(at time.Duration) { r.abortAt.Store(int64(at)) }
 
-// AbortTime returns the time of the last SetAbortTime; zero means that there was no lease yet.
+// AbortTime returns the time of the last SetAbortTime, or zero if there was no lease yet.
 func (r *Router) AbortTime() time.Duration { return time.Duration(r.abortAt.Load()) }
 
 // HadRequests reports whether a request was admitted or refused since its previous call.
@@ -174,9 +173,9 @@ func (r *Router) IsAbortOverdue() bool {
 	return abortAt != 0 && int64(r.clock.Precise()) >= abortAt
 }
 
-// SetLease publishes the end of the lease and returns the previous end; zero means no lease. If the end has
-// changed, now is the time after the change. If now is not before the previous end, a request may have
-// been refused because the previous lease had expired. If the end has not changed, now is zero.
+// SetLease publishes the end of the lease and returns the previous end. Zero means no lease. If the end has
+// changed, now is the time after the change. If now is not before the previous end, a request may have been refused
+// because the previous lease had expired. If the end has not changed, now is zero.
 func (r *Router) SetLease(end time.Duration) (previous, now time.Duration) {
 	if previous = time.Duration(r.leaseEnd.Swap(int64(end))); previous != end {
 		now = r.clock.Precise()
@@ -216,7 +215,7 @@ func (r *Router) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return r.port.Dial(ctx, node, peer.Forward)
 }
 
-// OpenStream opens a multiplexed stream to the node for small requests. It does not wait. nil means that no
+// OpenStream opens a multiplexed stream to the node for small requests. It does not wait, and returns nil if no
 // stream is available now.
 func (r *Router) OpenStream(node string) net.Conn {
 	if stream := r.RequestStreams.Outgoing.OpenStream(node); stream != nil {
@@ -225,8 +224,8 @@ func (r *Router) OpenStream(node string) net.Conn {
 	return nil
 }
 
-// OpenWebSocketStream opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a
-// new mux session until ctx ends. nil means that no stream could be opened.
+// OpenWebSocketStream opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
+// session until ctx ends. It returns nil if no stream could be opened.
 func (r *Router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
 	if stream := r.WebSocketStreams.Outgoing.OpenStreamWait(ctx, node); stream != nil {
 		return stream

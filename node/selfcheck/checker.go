@@ -22,7 +22,7 @@ const (
 
 // Statement contains the leader and the shard map of a node at one time. Nodes send it to each other.
 type Statement struct {
-	// Term is a term, and Leader the leader that the node follows in it. Empty means that it follows none.
+	// Term is a term, and Leader the leader that the node follows in it. Leader is empty if it follows none.
 	Term   uint64 `json:"term"`
 	Leader string `json:"leader"`
 	// Epoch is the epoch of the committed map, and Digest identifies its content. Zero means no map.
@@ -48,7 +48,7 @@ type Members struct {
 	// Term is the current term, and LogTerm the term of the last entry in the log of this node. If they differ, the
 	// log contains no entry of the current leader yet, so the other fields may be out of date.
 	Term, LogTerm uint64
-	// Leader is the current leader. Empty means that there is none.
+	// Leader is the current leader, or empty if there is none.
 	Leader string
 	// Voters and All are IDs of nodes. All contains the voters.
 	Voters, All []string
@@ -91,8 +91,8 @@ func (c *Checker) ObserveStatement(now time.Time, node string, statement Stateme
 	}
 }
 
-// ObserveMap compares the committed map of this node with the previous one: a shard that has another owner has
-// another, higher ownership epoch.
+// ObserveMap compares the committed map of this node with the previous one: a shard with a new owner must have a
+// higher ownership epoch.
 func (c *Checker) ObserveMap(now time.Time, committed *shardmap.Map) {
 	previous := c.last
 	c.last = committed
@@ -156,7 +156,7 @@ type history[K comparable] struct {
 	order []K
 }
 
-// remember returns the first sighting for the key, which is seen if there was none.
+// remember returns the first sighting for the key, or seen if there was none.
 func (h *history[K]) remember(key K, seen sighting) sighting {
 	if first, ok := h.first[key]; ok {
 		return first

@@ -6,10 +6,10 @@
 //     gossip and Raft.
 //   - RestartInPlace keeps the shards, whose requests wait until the node returns. The node stays a member.
 //
-// Both send a goodbye, which is the last heartbeat before a planned stop. A node that has failed performs
-// neither: it ends like a killed process.
+// Both send a goodbye, which is the last heartbeat before a planned stop. A node that has failed performs neither:
+// it stops like a killed process.
 //
-// A Stack then stops the components in the opposite order of their start.
+// A Stack then stops the components in reverse order of their start.
 //
 // One goroutine calls Leave or RestartInPlace, once. Any goroutine may call NoTakeoverReason.
 package shutdown

@@ -14,8 +14,8 @@ const (
 	// restartRecordTimeout is how long a node that restarts in place waits until the log contains its
 	// restart, in addition to the time of its goodbye. A leader may have to be elected first.
 	restartRecordTimeout = 3 * time.Second
-	// voterLinger is the longest time that the node then continues to run as a voter, because the other
-	// voters need it for a quorum.
+	// voterLinger is the maximum time for which the node then continues to run as a voter, because the other voters
+	// need it for a quorum.
 	voterLinger = 3 * time.Second
 	// pairVoterLinger is voterLinger in a cluster of two voters. Both are always needed for a quorum, so
 	// the node only waits for the other voter to restart at the same time.
@@ -71,9 +71,9 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 	}
 }
 
-// restartRecorded reports whether the log contains the restart of this node. If this node is the last
-// one or owns no shards, there is nothing to record. Then it reports whether all requests have ended and
-// the leader has responded after goodbyeAt, a result of Agent.LastAnswer.
+// restartRecorded reports whether the log contains the restart of this node. If this node is the last one or owns
+// no shards, there is nothing to record, and it reports whether all requests have ended and the leader has
+// responded after goodbyeAt, a result of Agent.LastAnswer.
 func (s *Sequence) restartRecorded(goodbyeAt time.Duration) bool {
 	state := s.o.State()
 	recorded, _ := state.Restart(s.o.Self)
@@ -115,7 +115,7 @@ func (s *Sequence) isNeededForQuorum() bool {
 	return staying > 0 && staying < len(voters)/2+1
 }
 
-// voterLingerTime returns the longest time that this node stays because it is needed for a quorum.
+// voterLingerTime returns the maximum time for which this node stays because it is needed for a quorum.
 func (s *Sequence) voterLingerTime() time.Duration {
 	if voters, _ := s.o.View.Servers(); len(voters) == 2 {
 		return pairVoterLinger

@@ -49,8 +49,8 @@ type Options struct {
 	Server string
 	// Timeout bounds all steps together.
 	Timeout time.Duration
-	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not
-	// ready. nil means until other nodes have taken over its shards.
+	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not ready. If
+	// it is nil, the node accepts connections until other nodes have taken over its shards.
 	LameDuck func() time.Duration
 	// Grace is the time within which a node that restarts in place must return.
 	Grace time.Duration
@@ -68,7 +68,7 @@ type Options struct {
 	Client *control.Client
 	// State returns the newest state of the log.
 	State func() *ack.State
-	// Leadership returns the leadership of this node; nil means that this node does not lead.
+	// Leadership returns the leadership of this node, or nil if this node does not lead.
 	Leadership func() *leaderloop.Leadership
 	// ShutProxy shuts the proxy down, and returns when all its requests have ended. It aborts them when
 	// ctx ends.
@@ -111,8 +111,8 @@ func (s *Sequence) transferLeadership(ctx context.Context) {
 	stop()
 }
 
-// NoTakeoverReason returns why no other node takes over the shards of this node, which drains or stops. Empty
-// means that another node may take them over.
+// NoTakeoverReason returns why no other node takes over the shards of this draining or stopping node, or "" if
+// another node may take them over.
 func (s *Sequence) NoTakeoverReason() string {
 	sinceLastAnswer := s.o.Clock.Precise() - s.o.Agent.LastAnswer()
 	switch {

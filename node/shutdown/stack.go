@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Stack stops the components of a node in the opposite order of their start. Each step has a name, which
-// is logged, so that the log shows which component does not stop.
+// Stack stops the components of a node in reverse order of their start. Each step has a name, which is logged, so
+// that the log shows which component does not stop.
 type Stack struct {
 	Log   zerolog.Logger
 	steps []step

@@ -20,8 +20,8 @@ const (
 	minCallPause = 10 * time.Millisecond
 	// noHookPause is the pause after the app has responded that it has no such hook.
 	noHookPause = time.Minute
-	// idlePause is the pause between two calls while the app must not write. It is also the longest pause
-	// between two calls of an app that has the hook.
+	// idlePause is the pause between two calls while the app must not write. It is also the maximum pause between
+	// two calls of an app that has the hook.
 	idlePause = time.Second
 	// stopRetryPause is the pause between two attempts to stop an app at the start of the node.
 	stopRetryPause = 100 * time.Millisecond
@@ -40,8 +40,8 @@ type Hook interface {
 // HasHook reports whether the app has the hook alive, so that the caller must call RunHook.
 func (l *Limit) HasHook() bool { return len(l.o.Hooks) > 0 }
 
-// RunHook calls the hook alive of each app instance repeatedly, until ctx ends. An instance that hangs
-// delays no call of its siblings.
+// RunHook calls the hook alive of each app instance repeatedly, until ctx ends. A hanging instance does not delay
+// the calls of the other instances.
 func (l *Limit) RunHook(ctx context.Context) {
 	var running sync.WaitGroup
 	for instance := range l.o.Hooks {

@@ -21,11 +21,10 @@ const storeTimeout = time.Second
 // Options contains what a Limit needs of its node.
 type Options struct {
 	Self shardmap.NodeID
-	// Hooks call the hook alive of each app instance, by instance. Empty means that the app has no such
-	// hook.
+	// Hooks call the hook alive of each app instance, by instance. It is empty if the app has no such hook.
 	Hooks []Hook
-	// Dir is the data directory, which stores the granted times; nil means that there is no app in
-	// another process, so no time is stored.
+	// Dir is the data directory, which stores the granted times. It is nil if there is no app in another process,
+	// so no time is stored.
 	Dir    *disk.Dir
 	Router *router.Router
 	// Timing returns the timing of the cluster. InitialTiming is the timing in the flags of this node,
@@ -68,8 +67,8 @@ func (l *Limit) Run(ctx context.Context) {
 	}
 }
 
-// raise schedules higher times to be stored: hook is the time of the hook alive, and owned the time of
-// GET /v1/owned. Times of this process never decrease.
+// raise schedules higher times to be stored: hook is the time of the hook alive, and owned the time of GET
+// /v1/owned. The times of this process never decrease.
 func (l *Limit) raise(hook, owned time.Duration) {
 	l.granted.Update(func(v disk.AppAllowance) disk.AppAllowance {
 		if v.Boot != l.boot {
