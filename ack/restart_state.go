@@ -9,7 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// MaxGrace is the longest time within which a node may announce its restart.
+// MaxGrace is the maximum time that a node may announce for its restart.
 const MaxGrace = 10 * time.Minute
 
 // Restart is the record of a node that has sent a goodbye and announced its return: a restart
@@ -45,7 +45,8 @@ func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
 // Restarts returns the records of the last restarts, by node. The Go map must not be modified.
 func (s *State) Restarts() map[shardmap.NodeID]Restart { return s.restarts.byNode }
 
-// RestartsIndex returns the index of the last entry that has changed a restart; zero means none.
+// RestartsIndex returns the index of the last entry that has changed a restart, or zero if there is
+// none.
 func (s *State) RestartsIndex() uint64 { return s.restarts.index }
 
 // Restarting reports whether the cluster waits for the node.

@@ -12,8 +12,7 @@ import (
 // it must abort its running requests. If every node had its own settings, a node could still serve
 // shards that another node owns already.
 type Timing struct {
-	// Lease is the longest time for which a node may serve after a heartbeat, at most
-	// MaxLease.
+	// Lease is the maximum time for which a node may serve after a heartbeat, at most MaxLease.
 	Lease time.Duration
 	// DeadAfter is how long a node must have had no grant before its shards are taken without
 	// its acknowledgement, at most MaxDeadAfter.

@@ -39,7 +39,7 @@ func (c *Config) Advice() []Problem {
 	return append(advice, c.execAdvice()...)
 }
 
-// sourceLine is a line of the configuration that lists key sources: the setting "key", or one route.
+// sourceLine is a configuration line that lists key sources: the setting "key", or one route.
 type sourceLine struct {
 	key     string // as in Value.Key
 	setting string // the setting that the origin is kept for
@@ -59,8 +59,8 @@ func (line *sourceLine) lastKind() keysource.Kind {
 	return last.Kind
 }
 
-// anyNodeReason returns why any node may serve a request in which no source has a key, in words of the
-// configuration. Empty means that no node serves it without a key.
+// anyNodeReason returns why any node may serve a request in which no source has a key, in the terms of the
+// configuration. It returns "" if no node serves it without a key.
 func (line *sourceLine) anyNodeReason(missing keysource.Missing) string {
 	switch {
 	case line.lastKind() == keysource.None:

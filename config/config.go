@@ -294,7 +294,7 @@ func (c *Config) RequiresAdminCredentials() bool {
 	return c.AdminReadTokenFile != "" || c.AdminWriteTokenFile != "" || c.AdminReadCA != "" || c.AdminWriteCA != ""
 }
 
-// Gateway reports whether the node is a gateway: it routes requests and owns no shards.
+// Gateway reports whether the node is a gateway, which routes requests and owns no shards.
 func (c *Config) Gateway() bool { return c.Upstream == "" && c.Exec == "" && !c.Embedded }
 
 // HasHooks reports whether the app has hooks. Starting and stopping processes takes the place of hooks.

@@ -14,8 +14,8 @@ const (
 	maxFileNesting = 16        // brackets, or dashes in one line; settings need 3
 )
 
-// checkFileBounds returns an error for a file that exceeds the bounds, with its line. nil
-// means that the parser can read the file in a short time.
+// checkFileBounds returns an error, with its line, for a file that exceeds the bounds, and nil if the parser can
+// read the file in a short time.
 func checkFileBounds(text string) (line int, f *valueProblem) {
 	if len(text) > maxFileSize {
 		return 1, &valueProblem{"the file has " + strconv.Itoa(len(text)) + " bytes, more than " + formatSize(maxFileSize), "make it smaller"}

@@ -23,8 +23,8 @@ type layer map[string]layerValue
 
 // flagLayer reads the command line: --name value, --name=value, and for a switch --name,
 // --name=false or --no-name. If a flag is repeated, the last value applies, except for lists, and
-// for --upstream, which may have only one value. wantsHelp reports whether --help was found, and
-// that the other results are not set.
+// for --upstream, which may have only one value. wantsHelp reports whether --help was found. If it
+// is true, the other results are not set.
 func flagLayer(table []setting, args []string) (flags layer, problems []Problem, wantsHelp bool) {
 	flags = make(layer)
 	for i := 0; i < len(args); i++ {
@@ -83,7 +83,7 @@ func findNegated(table []setting, name string) (match setting, ok bool) {
 	return match, ok && match.isSwitch()
 }
 
-// checkRepetition returns a problem if a flag that may have only one value has another value already.
+// checkRepetition returns a problem if a flag that may have only one value already has one.
 func (l layer) checkRepetition(match setting, text string) *Problem {
 	earlier, isRepeated := l[match.name]
 	if !isRepeated || !match.notRepeatable || text == "" || earlier.texts[0] == "" {

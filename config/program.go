@@ -15,11 +15,11 @@ type Program struct {
 	EmbeddedHooks bool
 	// Settings contains the settings that the program sets itself.
 	Settings []ProgramSetting
-	// Routes replaces the routes of the YAML file. nil means that the routes of the file apply.
+	// Routes replaces the routes of the YAML file, unless it is nil.
 	Routes []Route
-	// Headers replaces the header rules of the YAML file. nil means that those of the file apply.
+	// Headers replaces the header rules of the YAML file, unless it is nil.
 	Headers *headerrules.Config
-	// Args and Environ are the command line and the environment for Load. nil means none.
+	// Args and Environ are the command line and the environment for Load. Both may be nil.
 	Args, Environ []string
 	// Read reads the YAML file that Args, Environ or the setting config in Settings names.
 	Read func(path string) ([]byte, error)

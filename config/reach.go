@@ -21,7 +21,7 @@ func (c *Config) reachRules() []rule {
 	}
 	const unguarded = "set --secret-file to the cluster's secret (shardway keygen creates one), so that the node listens on all addresses; or set an address of this machine with --"
 	var rules []rule
-	reachable := true // a node without a secret gets one line for all its ports
+	reachable := true // a node without a secret gets a single line for all its ports
 	for _, port := range []struct{ name, bind, advertise string }{
 		{"gossip", c.Gossip, c.GossipAdvertise}, {"peer", c.Peer, c.PeerAdvertise},
 	} {

@@ -85,7 +85,7 @@ func (c *Config) releaseTime() time.Duration {
 	return c.ReleaseTimeout
 }
 
-// Bounds returns all conditions between the timings, whether they hold or not.
+// Bounds returns all conditions between the timings, satisfied or not.
 func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommendedBounds()...) }
 
 // requiredBounds returns the conditions that must hold. The node does not start with settings that violate one

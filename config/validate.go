@@ -73,8 +73,7 @@ type rule struct {
 	remedy      string
 }
 
-// rules returns the conditions between settings, whether they hold or not. The conditions between timings are in
-// Bounds.
+// rules returns the conditions between settings, satisfied or not. The conditions between timings are in Bounds.
 func (c *Config) rules() []rule {
 	rules := []rule{
 		{"data", "", c.Data != "", "the node has no directory for its identity", "set a directory, such as ./data"},
@@ -271,22 +270,22 @@ func routeTimeout(text string) (timeout time.Duration, isSet bool, problem *valu
 	return timeout, problem == nil, problem
 }
 
-// FirstByteLimit returns the value of FirstByteTimeout; zero means no limit. isSet is false if the route
-// does not have the setting.
+// FirstByteLimit returns the value of FirstByteTimeout, where zero means no limit. isSet is false if the route does
+// not have the setting.
 func (r *Route) FirstByteLimit() (limit time.Duration, isSet bool) {
 	limit, isSet, _ = routeTimeout(r.FirstByteTimeout)
 	return limit, isSet
 }
 
-// UpstreamIdleLimit returns the value of UpstreamIdleTimeout; zero means no limit. isSet is false if the
+// UpstreamIdleLimit returns the value of UpstreamIdleTimeout, where zero means no limit. isSet is false if the
 // route does not have the setting.
 func (r *Route) UpstreamIdleLimit() (limit time.Duration, isSet bool) {
 	limit, isSet, _ = routeTimeout(r.UpstreamIdleTimeout)
 	return limit, isSet
 }
 
-// TotalLimit returns the value of TotalTimeout; zero means no limit. isSet is false if the route does
-// not have the setting.
+// TotalLimit returns the value of TotalTimeout, where zero means no limit. isSet is false if the route does not
+// have the setting.
 func (r *Route) TotalLimit() (limit time.Duration, isSet bool) {
 	limit, isSet, _ = routeTimeout(r.TotalTimeout)
 	return limit, isSet

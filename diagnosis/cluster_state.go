@@ -72,7 +72,7 @@ func (in Inputs) unavailableReason() string {
 	return "no node serves any shard"
 }
 
-// degradedReason returns why the cluster is degraded; empty means that it is not.
+// degradedReason returns why the cluster is degraded, or "" if it is not.
 func (in Inputs) degradedReason() string {
 	failed := in.nodeIDs(func(node Node) bool {
 		return node.Failed && !node.MarkedFailed && (node.Voter || !node.Gateway) && !node.Left
@@ -101,7 +101,7 @@ func (in Inputs) degradedReason() string {
 	return ""
 }
 
-// rebalancingReason returns which shards move; empty means that none do.
+// rebalancingReason returns which shards move, or "" if none do.
 func (in Inputs) rebalancingReason() string {
 	if in.ProposedEpoch > in.Epoch {
 		return fmt.Sprintf("the change of the shard map from epoch %d to %d is in progress", in.Epoch, in.ProposedEpoch)

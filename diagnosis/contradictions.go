@@ -13,7 +13,7 @@ type Contradictions struct {
 	LeaseExcess time.Duration
 	// OwnersNotMembers are the owners of shards that are not members of the cluster.
 	OwnersNotMembers []string
-	// LeaderNotMember is the leader if it is not a voter. Empty means that it is one.
+	// LeaderNotMember is the leader if it is not a voter, and otherwise empty.
 	LeaderNotMember string
 }
 

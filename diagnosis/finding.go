@@ -54,9 +54,9 @@ type Finding struct {
 	// Remedy is the command or the setting that fixes it.
 	Remedy string `json:"remedy"`
 	// Brief is Text without addresses and errors of sockets and apps, for readers without access to
-	// the admin port. Empty means that Text has none of these.
+	// the admin port. It is empty if Text contains none of these.
 	Brief string `json:"-"`
-	// Subject distinguishes findings of one code. Empty means that there is at most one.
+	// Subject distinguishes findings with the same code. It is empty if there is at most one.
 	Subject string `json:"-"`
 }
 

@@ -7,7 +7,7 @@ import "time"
 type Inputs struct {
 	// This node, and the nodes that it knows.
 
-	// Self is the id of this node. Gateway means that it has no app.
+	// Self is the id of this node. Gateway is set if it has no app.
 	Self    string
 	Gateway bool
 	// Now is the time for checks of certificates. Zero means no checks.
@@ -31,15 +31,16 @@ type Inputs struct {
 
 	// Bootstrap and joining.
 
-	// Bootstrap describes why this node belongs to no cluster. nil means that it belongs to one.
+	// Bootstrap describes why this node belongs to no cluster. It is nil if the node belongs to
+	// one.
 	Bootstrap *Bootstrap
-	// JoinFailure contains the results of the attempts to join other nodes. nil means that this
-	// node has reached another node, or needs none.
+	// JoinFailure contains the results of the attempts to join other nodes. It is nil if this node
+	// has reached another node, or needs none.
 	JoinFailure *JoinFailure
-	// JoinConflict contains two join addresses of different clusters. nil means that there are
-	// none.
+	// JoinConflict contains two join addresses of different clusters, or is nil if there are none.
 	JoinConflict *JoinConflict
-	// AddressChanges contains the nodes that announce another address than gossip has.
+	// AddressChanges contains the nodes that announce an address that differs from the one in
+	// gossip.
 	AddressChanges []AddressChange
 	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not
 	// reachable.
@@ -110,14 +111,14 @@ type Inputs struct {
 	// Settings and requests of operators.
 
 	// FormatVersion is the active format version. UpgradeBlocker names the nodes that prevent
-	// NextFormatVersion. Empty means that no node does.
+	// NextFormatVersion. It is empty if no node does.
 	FormatVersion, NextFormatVersion int
 	UpgradeBlocker                   string
 	// Differences contains the settings that differ between nodes, as last reported by the leader.
 	Differences []Difference
-	// KeyConfigError is the error of reading the active key configuration. Empty means no error.
+	// KeyConfigError is the error of reading the active key configuration, or empty.
 	KeyConfigError string
-	// PausedMovesFor is the duration of the pause of planned moves. Empty means no pause.
+	// PausedMovesFor is the duration of the pause of planned moves, or empty if there is no pause.
 	PausedMovesFor string
 	// MissingRole is the role to which shards are restricted, if no alive node with it can get further shards.
 	// Otherwise it is empty.
@@ -183,8 +184,9 @@ type Node struct {
 	// Restarting is set if the node restarts in place, within Grace.
 	Restarting bool
 	Grace      time.Duration
-	// Unreachable means that the leader excluded it from the shard map, because most other nodes could not connect to
-	// it. Reporters are the nodes that cannot connect to it now, as the leader reports.
+	// Unreachable is set if the leader excluded it from the shard map because most other nodes
+	// could not connect to it. Reporters are the nodes that cannot connect to it now, as the leader
+	// reports.
 	Unreachable bool
 	Reporters   []string
 	// Shards is the number of shards that it owns in the committed map.
@@ -193,9 +195,9 @@ type Node struct {
 	// restarted since they left.
 	StaleReturns int
 	// WaitingShards is the number of its shards whose requests wait because its app does not
-	// acquire them. ShardsMovedAway is the number of shards that move to other nodes for that reason
-	// and do not return yet. CannotAcquire means that its app fails to acquire any shard, so the node gets
-	// none.
+	// acquire them. ShardsMovedAway is the number of shards that move to other nodes for that
+	// reason and do not return yet. CannotAcquire is set if its app fails to acquire any shard, so
+	// the node gets none.
 	WaitingShards, ShardsMovedAway int
 	CannotAcquire                  bool
 	// UnreleasedMoves is the number of shards that moved within the last ten minutes although the
@@ -216,22 +218,21 @@ type Node struct {
 
 // Bootstrap is the state of a node that does not belong to a cluster yet.
 type Bootstrap struct {
-	// ClusterToJoin is the cluster to which the node waits to be added. Empty means that no
-	// reachable node belongs to a cluster.
+	// ClusterToJoin is the cluster to which the node waits to be added. It is empty if no reachable
+	// node belongs to a cluster.
 	ClusterToJoin string
 	// BootstrapExpect is the --bootstrap-expect of the node. Peers contains the live nodes with the
 	// same value, sorted.
 	BootstrapExpect int
 	Peers           []string
-	// MissingBootstrapper is a failed node that was about to bootstrap the cluster. Empty means
-	// none.
+	// MissingBootstrapper is a failed node that was about to bootstrap the cluster, or empty.
 	MissingBootstrapper string
 	// HasJoinAddrs is set if --join contains addresses of other nodes.
 	HasJoinAddrs bool
 }
 
-// WaitsForCluster returns the cluster to which the node waits to be added. Empty means that it does
-// not wait.
+// WaitsForCluster returns the cluster to which the node waits to be added, or "" if it does not
+// wait.
 func (b *Bootstrap) WaitsForCluster() string {
 	if b == nil {
 		return ""
@@ -279,11 +280,11 @@ type JoinAttempt struct {
 	ReachedSelf bool // the address led to this node itself
 }
 
-// AddressChange is a node that announces another address than gossip has.
+// AddressChange is a node that announces an address that differs from the one in gossip.
 type AddressChange struct {
 	Node, From, To string
-	// Why is the reason why the new address is not accepted yet. Empty means that it is being
-	// checked.
+	// Why is the reason why the new address is not accepted yet. It is empty while the address is
+	// being checked.
 	Why string
 }
 

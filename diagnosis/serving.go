@@ -140,8 +140,8 @@ func (in Inputs) CountUnavailable() int {
 	return count
 }
 
-// NotServingReason returns the reason why an owner serves no shards, as far as this node knows.
-// Empty means that it serves them.
+// NotServingReason returns the reason why an owner serves no shards, as far as this node knows, or
+// "" if it serves them.
 func (in Inputs) NotServingReason(owner string) string {
 	switch {
 	case in.LeaderUnknown:

@@ -21,7 +21,7 @@ const maxStackBytes = 4 << 10
 // Reasons of NodeChange.
 const (
 	ReasonLeft       = "left"       // the node has left the cluster
-	ReasonFailed     = "failed"     // gossip does not reach the node any more
+	ReasonFailed     = "failed"     // gossip no longer reaches the node
 	ReasonRemoved    = "removed"    // the node was removed from the cluster
 	ReasonRestarting = "restarting" // the node restarts in place, and its shards wait for it
 	ReasonRestarted  = "restarted"  // the node is back after a restart in place

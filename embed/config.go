@@ -42,15 +42,15 @@ type Config struct {
 	// ClusterHealthChanged is called when the cluster has a different state than in the previous call.
 	ClusterHealthChanged func(ctx context.Context, h ClusterHealth)
 
-	// Exit is called if a handler has not returned although another node may now run its shard. It
-	// must end the process. nil means a log line and os.Exit(1). If Exit returns, only fencing by the
+	// Exit is called if a handler has not returned although another node may now run its shard. It must end the
+	// process. If it is nil, the node logs the error and calls os.Exit(1). If Exit returns, only fencing by the
 	// epoch protects the data of the app.
 	Exit func(why error)
-	// Log receives the log. nil means standard error.
+	// Log receives the log. The default is standard error.
 	Log io.Writer
 
-	// Args and Environ are a command line and an environment of `shardway run`. The fields below have
-	// precedence. nil means none.
+	// Args and Environ are a command line and an environment of `shardway run`. The fields below have precedence.
+	// Both may be nil.
 	Args, Environ []string
 	// File is a YAML file with settings. The fields, Args and Environ have precedence.
 	File string

@@ -36,8 +36,8 @@ type HookShard struct {
 
 	// From is the previous owner of the shard, or "" if there was none. Set for Acquire.
 	From string
-	// Released is set if From has released the shard and no node has run a request for the shard since. The
-	// state that From has saved is then final. False means that this is not known. Set for Acquire.
+	// Released is set if From has released the shard and no node has run a request for the shard since. The state
+	// that From has saved is then final. If it is false, this is not known. Set for Acquire.
 	Released bool
 	// Note is the text that From returned in HookAnswer.Notes for this release, or nil. It must not be
 	// modified. Set for Acquire.

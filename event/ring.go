@@ -43,8 +43,8 @@ type Options struct {
 	// ShardMemory is the maximum memory in bytes of all lists of shards (Event.Shards) in the ring. Beyond it, the ring
 	// drops the oldest lists, and keeps their events. 0 means 1 MiB.
 	ShardMemory int
-	// Stamp returns the current Stamp of the node. It is called for each event and must not block.
-	// nil means that all events have a zero Stamp.
+	// Stamp returns the current Stamp of the node. It is called for each event and must not block. If it is nil,
+	// all events have a zero Stamp.
 	Stamp func() Stamp
 }
 
@@ -146,7 +146,7 @@ func (r *Ring) id(number uint64) string {
 	return fmt.Sprintf("%0*x-%d", runIDDigits, r.options.RunID, number)
 }
 
-// Newest returns the number of the newest event; zero means that there is none.
+// Newest returns the number of the newest event, or zero if there is none.
 func (r *Ring) Newest() uint64 {
 	_, newest := r.bounds()
 	return newest

@@ -209,7 +209,8 @@ func parsePrefix(text string) (string, error) {
 	return string(path.decoded), nil
 }
 
-// Headers returns the names of all headers in which a source finds a key, each once. nil means that there are none.
+// Headers returns the names of all headers in which a source finds a key, each once, or nil if
+// there are none.
 func (t *Table) Headers() (names []string) {
 	lists := []SourceList{t.defaults}
 	for i := range t.routes {

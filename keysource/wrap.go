@@ -105,7 +105,7 @@ func (t *Table) addWrapped(list SourceList) {
 	}
 }
 
-// Wrapped returns the sources of kind Wrap of the defaults and of all routes, each field once. Shardway
-// removes the suffix of these fields on all routes, because clients send a cookie or header on all
-// paths. nil means that there are none.
+// Wrapped returns the sources of kind Wrap of the defaults and of all routes, each field once. Shardway removes the
+// suffix of these fields on all routes, because clients send a cookie or header on all paths. It returns nil if
+// there are none.
 func (t *Table) Wrapped() []Source { return t.wrapped }

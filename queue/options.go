@@ -7,11 +7,11 @@ const DefaultWait = 15 * time.Second
 
 // Options configures a Queue.
 type Options struct {
-	// Requests is the maximum number of queued requests. Zero means 10,000; a negative
-	// value means that no request may wait.
+	// Requests is the maximum number of queued requests. Zero means 10,000. If it is negative, no
+	// request may wait.
 	Requests int
-	// Bytes is the maximum total size of the queued requests. Zero means 64 MiB; a negative
-	// value means that only requests of size 0 may wait.
+	// Bytes is the maximum total size of the queued requests. Zero means 64 MiB. If it is negative,
+	// only requests of size 0 may wait.
 	Bytes int64
 	// Wait is the maximum total waiting time of one request, from Enter on. Zero means DefaultWait.
 	Wait time.Duration

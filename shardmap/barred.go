@@ -291,8 +291,8 @@ func (b *balancer) transfer(sender, receiver int) bool {
 }
 
 // classFor returns the class from which a shard should move to the receiver, which has the given
-// position and index; nil means none. The first choice is a shard that has moved already, and the
-// second one a shard that the receiver owned before the sender.
+// position and index, or nil if there is none. The first choice is a shard that has moved already,
+// and the second one a shard that the receiver owned before the sender.
 func (m *balancedMember) classFor(position int, index int16) *class {
 	const movedAlready, returns, other, none = 0, 1, 2, 3
 	var best *class

@@ -46,5 +46,5 @@ func (r *bitReader) read(width int) uint64 {
 	return v
 }
 
-// onlyPadding reports whether no bits but zero padding are left.
+// onlyPadding reports whether only zero padding remains.
 func (r *bitReader) onlyPadding() bool { return r.bits == 0 && len(r.in) == 0 }

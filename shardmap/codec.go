@@ -15,8 +15,8 @@ import (
 // The first byte of an encoded map is its version.
 const (
 	codecVersion = 1
-	// instancesVersion is the version of a map in which a node has a different instance than its
-	// first one. Other maps have codecVersion, so that they do not depend on this feature.
+	// instancesVersion is the version of a map in which a node has an instance other than its first
+	// one. Other maps have codecVersion, so that they do not depend on this feature.
 	instancesVersion = 2
 )
 

@@ -13,7 +13,7 @@ type decoder struct {
 	err   error
 }
 
-// failf sets the error, unless there is one already. It drops the remaining input.
+// failf sets the error, unless one is already set. It drops the remaining input.
 func (d *decoder) failf(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: %s", ErrCodec, fmt.Sprintf(format, args...))
@@ -182,7 +182,7 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 	return since
 }
 
-// instances reads the instance of each owned shard; nil if all are the first one.
+// instances reads the instance of each owned shard. It returns nil if all are the first one.
 func (d *decoder) instances(owners []int16) []Instance {
 	largest := d.uvarint("largest instance", MaxInstances-1)
 	if d.err != nil || largest == 0 {

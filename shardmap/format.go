@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxListed is the largest number of shards that FormatShards lists.
+// maxListed is the maximum number of shards that FormatShards lists.
 const maxListed = 8
 
 // FormatShards returns a text with the number of shards and the first maxListed of them, for

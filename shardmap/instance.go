@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxInstances is the largest number of app instances of one node.
+// MaxInstances is the maximum number of app instances of one node.
 const MaxInstances = 32
 
 // Instance is an app instance of a node. The first one is zero; users see it as number 1.
@@ -35,7 +35,7 @@ func (set InstanceSet) Normalized() InstanceSet {
 	return set
 }
 
-// mask returns the set with one bit for each instance, also for the zero value.
+// mask returns the set with one bit for each instance, even for the zero value.
 func (set InstanceSet) mask() uint32 {
 	if set == 0 {
 		return uint32(firstInstanceOnly)

@@ -10,7 +10,7 @@ type Policy struct {
 	// a member owns none if all its instances are.
 	Drained map[NodeID]bool
 	// Restarting contains the members that restart in place. They keep exactly the shards that they
-	// own, whatever else the policy contains, and receive none.
+	// own, regardless of the rest of the policy, and receive none.
 	Restarting map[NodeID]bool
 	// GraduallyDrained contains members that receive no shards. They keep their shards, except
 	// those in IdleShards, as long as another member can own these. A member that is also
@@ -80,7 +80,7 @@ func (p Policy) eligible(members []Member) []Member {
 	return eligible
 }
 
-// DrainsAll reports whether the member is drained, or each of its instances.
+// DrainsAll reports whether the member or each of its instances is drained.
 func (p Policy) DrainsAll(member Member) bool {
 	_, allDrained := p.undrainedInstances(member)
 	return allDrained

@@ -44,7 +44,7 @@ func (mt *memberTracker) newAppReports(in inputs) []ack.AppReport {
 // copy of shards that have left the node.
 type HeldBack struct {
 	Node shardmap.NodeID
-	// Shards is how many more shards it would own.
+	// Shards is how many additional shards it would own.
 	Shards int
 }
 

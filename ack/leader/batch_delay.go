@@ -47,8 +47,8 @@ func (mt *memberTracker) expectedOwners(bootstrapExpect int) int {
 	return count
 }
 
-// hasInstancesOf reports whether the member has all instances of the old one. Further instances count
-// as an addition.
+// hasInstancesOf reports whether the member has all instances of the old one. Additional instances count as an
+// addition.
 func hasInstancesOf(member, old shardmap.Member) bool {
 	for _, instance := range old.Instances.All() {
 		if !member.Instances.Has(instance) {

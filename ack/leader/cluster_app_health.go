@@ -7,8 +7,8 @@ import (
 )
 
 // panicRecovery is the time after which health moves shards again, counted from when more than half
-// of the apps were last unhealthy. Apps that share a failed dependency recover one after the other,
-// and no shard should move between them during that time.
+// of the apps were last unhealthy. Apps that share a failed dependency recover one by one, and no
+// shard should move between them during that time.
 const panicRecovery = 5 * time.Second
 
 // clusterAppHealth is the combined health of all apps. It decides which unhealthy apps lose their

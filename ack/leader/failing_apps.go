@@ -78,8 +78,8 @@ func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members 
 	return r
 }
 
-// target returns the member that should own a shard which the apps of the nodes in failing have
-// failed to acquire. Empty means that the shard is placed like any other.
+// target returns the member that should own a shard which the apps of the nodes in failing have failed to acquire.
+// It returns "" if the shard is placed like any other.
 func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
 	pin := rl.placement.Pins[shard]
 	ownerCanKeep := rl.canKeep(owner)
@@ -103,17 +103,16 @@ func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failin
 	return target
 }
 
-// countMove counts a shard that moves to another member. A shard that stays is counted already. Its
-// owner may be a node that gets no further shards, and must not become a target.
+// countMove counts a shard that moves to another member. A shard that stays is already counted. Its owner may be a
+// node that gets no further shards, and must not become a target.
 func (rl *relocation) countMove(owner, to shardmap.NodeID) {
 	if to != owner {
 		rl.shardCounts[to]++
 	}
 }
 
-// leastLoaded returns the member with the fewest shards that may get further shards, is not in
-// failing, is not barred from the shard, and is in the zone. Empty means that there is none. An empty
-// zone means any zone.
+// leastLoaded returns the member with the fewest shards that may get further shards, is not in failing, is not
+// barred from the shard, and is in the zone, or "" if there is none. An empty zone means any zone.
 func (rl *relocation) leastLoaded(shard shardmap.Shard, failing map[shardmap.NodeID]bool, zone string) (target shardmap.NodeID) {
 	for _, member := range rl.members {
 		count, allowed := rl.shardCounts[member.ID]

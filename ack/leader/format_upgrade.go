@@ -32,7 +32,7 @@ type FormatReport struct {
 	// Term is the term of the leader that asked.
 	Term   uint64
 	Server string
-	// Boot and Nonce identify the process: another one may run another program.
+	// Boot and Nonce identify the process, because a different process may run a different program.
 	Boot, Nonce uint64
 	// MaxVersion is the highest format version that it supports.
 	MaxVersion ack.FormatVersion
@@ -42,8 +42,8 @@ type FormatReport struct {
 // leader.
 type ServerFormat struct {
 	Server string
-	// MaxVersion is the highest format version that its current process supports; zero means no
-	// report to this leader.
+	// MaxVersion is the highest format version that its current process supports, or zero if it has
+	// not reported to this leader.
 	MaxVersion ack.FormatVersion
 	// Silent is set if it sends no heartbeats.
 	Silent bool

@@ -27,8 +27,8 @@ func (is *idleShards) set(shards map[shardmap.Shard]bool) {
 	}
 }
 
-// clear forgets all idle shards, because another map is committed and no node has reported for
-// it yet.
+// clear forgets all idle shards, because a new map is committed and no node has reported for it
+// yet.
 func (is *idleShards) clear() {
 	is.set(nil)
 }
@@ -75,7 +75,7 @@ func (is *idleShards) removeMatching(matches func(shardmap.Shard) bool) {
 	is.set(idle)
 }
 
-// replaceOwned replaces the idle shards of the owner by those that it has reported.
+// replaceOwned replaces the idle shards of the owner with those that it has reported.
 func (is *idleShards) replaceOwned(committed *shardmap.Map, owner shardmap.NodeID, reported []shardmap.Shard) {
 	idle := maps.Clone(is.shards)
 	maps.DeleteFunc(idle, func(shard shardmap.Shard, _ bool) bool { return committed.Owner(shard) == owner })
@@ -105,7 +105,7 @@ func (is *idleShards) addOwned(committed *shardmap.Map, owners []shardmap.NodeID
 }
 
 // removeOwned removes the idle shards of the owners, except of nodes under a gradual drain, which
-// report continuously. The response of another owner becomes outdated: a later change that cannot
+// report continuously. The responses of other owners become outdated: a later change that cannot
 // wait for a query would move shards for which requests have begun since.
 func (is *idleShards) removeOwned(state *ack.State, owners map[shardmap.NodeID]bool) {
 	if len(is.shards) == 0 || len(owners) == 0 {

@@ -47,10 +47,10 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 	return false
 }
 
-// configToActivate returns the key configuration that must become active now; empty means none. That is the
-// configuration the leader's own node has loaded, once every member and every other node that sends heartbeats,
-// gateways included, has loaded it too. The first key configuration needs no agreement, because no request is routed
-// before it.
+// configToActivate returns the key configuration that must become active now, or "" if there is none. That is the
+// configuration that the leader's own node has loaded, once every member and every other node that sends
+// heartbeats, gateways included, has loaded it too. The first key configuration needs no agreement, because no
+// request is routed before it.
 func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, membership *membership) string {
 	active := in.state.KeyConfig()
 	switch {

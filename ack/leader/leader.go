@@ -252,8 +252,8 @@ type MemberView struct {
 	HoldTime time.Duration
 	// Restarting is set if it restarts in place, and its shards wait for it.
 	Restarting bool
-	// DefersMoves is set if shards of it will move to another node, and its busy shards stay for
-	// now.
+	// DefersMoves is set if some of its shards will move to another node, and its busy shards stay
+	// for now.
 	DefersMoves bool
 	// Unreachable is set if most other members report that they cannot connect to the node, and
 	// Reporters are the members that report it, ascending.

@@ -62,7 +62,7 @@ type member struct {
 
 	// reportedSince is since when most other members report that they cannot connect to the node.
 	reportedSince time.Duration
-	// reportsEndedAt is when they stopped to do so; initially the election.
+	// reportsEndedAt is when they stopped doing so; initially the election.
 	reportsEndedAt time.Duration
 	wasReported    bool          // for EventNodeUnreachable and EventNodeReachable
 	gossipFailedAt time.Duration // when gossip reported to this leader that the node failed or left
@@ -104,7 +104,7 @@ func (m *member) healthyInstances(in inputs) shardmap.InstanceSet {
 	return instances
 }
 
-// isDrained reports whether the node is drained, or each of its app instances that have not failed.
+// isDrained reports whether the node or each of its app instances that have not failed is drained.
 func (m *member) isDrained(in inputs) bool {
 	policy := in.state.Policy()
 	return len(policy.Drained) > 0 && policy.DrainsAll(m.id, m.healthyInstances(in))

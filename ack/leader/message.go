@@ -110,8 +110,8 @@ type (
 		Entry []byte
 		// Commit is set if the entry commits a map.
 		Commit bool
-		// RequestNumber is the number that ChangePolicy returned for a requested policy change.
-		// Zero means that no operator requested the entry.
+		// RequestNumber is the number that ChangePolicy returned for a requested policy change. It
+		// is zero if no operator requested the entry.
 		RequestNumber uint64
 	}
 	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the

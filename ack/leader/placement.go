@@ -56,8 +56,8 @@ func (pi *placementInputs) assign(placement shardmap.Policy) *shardmap.Map {
 // assignment is the next map, and the part of it that may be proposed now.
 type assignment struct {
 	inputs placementInputs
-	// finalMap is the target map; nil means that there is none. losingOwners are the owners from
-	// which it takes shards.
+	// finalMap is the target map, or nil if there is none. losingOwners are the owners from which
+	// it takes shards.
 	finalMap     *shardmap.Map
 	losingOwners []shardmap.NodeID
 	// stageMap is the map that may be proposed now. It differs from finalMap only in the moves that

@@ -15,7 +15,7 @@ type policyQueue struct {
 	quarantines quarantineTimers
 }
 
-// policyRequest is a queued change of the policy. Number zero means that no operator requested it.
+// policyRequest is a queued change of the policy. Its number is zero if no operator requested it.
 type policyRequest struct {
 	number  uint64
 	changes []ack.Change

@@ -165,7 +165,8 @@ func (l *Leader) updateAssignment() {
 	})
 }
 
-// keyConfigToActivate returns the key configuration that must become active now; empty means none.
+// keyConfigToActivate returns the key configuration that must become active now, or "" if there is
+// none.
 func (l *Leader) keyConfigToActivate() string {
 	return l.keyConfig.configToActivate(l.in, &l.members, &l.membership)
 }

@@ -46,7 +46,7 @@ type stagedMoves struct {
 }
 
 // ownerProgress is the progress of one owner. It begins when the leader first defers a move from
-// the owner, and ends when no map takes shards from the owner any more. If the only possible target
+// the owner, and ends when no map takes shards from the owner anymore. If the only possible target
 // fails, the progress ends, and the time starts again when a target returns. Running requests are
 // not aborted for a move to a node that may fail again.
 type ownerProgress struct {
@@ -173,7 +173,7 @@ func (sm *stagedMoves) countProposal(in inputs, losingOwners []shardmap.NodeID) 
 	sm.cancelQuery()
 }
 
-// update removes owners that lose no shards any more, and marks owners whose drain-timeout is over.
+// update removes owners that no longer lose shards, and marks owners whose drain-timeout is over.
 func (sm *stagedMoves) update(in inputs, losingOwners []shardmap.NodeID) {
 	for id := range sm.progress {
 		if !slices.Contains(losingOwners, id) {

@@ -66,9 +66,9 @@ func (m *member) takeoverRule(in inputs, proposal shardmap.Epoch) string {
 }
 
 // processGone reports whether every process under the node id has stopped admitting and running
-// requests. A new process on the same disk proves that the previous one has ended, because it holds
-// the lock. A new process on another disk proves nothing, and would serve the same shards under the
-// same epochs, so it must wait as long as a takeover of the shards.
+// requests. A new process on the same disk proves that the previous one has exited, because it
+// holds the lock. A new process on another disk proves nothing, and would serve the same shards
+// under the same epochs, so it must wait as long as a takeover of the shards.
 func (m *member) processGone(in inputs) bool {
 	sinceGrant := in.now - m.lastGrantAt
 	if m.heartbeat.Goodbye || sinceGrant >= in.timing.DeadAfter {

@@ -61,7 +61,7 @@ func (tt *timingTracker) grantTiming(state *ack.State) ack.Timing {
 }
 
 // transitionRemaining returns how long nodes may still hold leases of the previous timing, or run
-// requests admitted by them. Zero or less means not any more.
+// requests admitted by them. It is zero or negative if they no longer can.
 func (tt *timingTracker) transitionRemaining(now time.Duration, state *ack.State) time.Duration {
 	return tt.changeSeenAt + max(state.Timing().DeadAfter, state.PreviousTiming().DeadAfter) - now
 }

@@ -63,7 +63,7 @@ type response struct {
 	retryAfter time.Duration // zero means that the receiver asks for no delay
 }
 
-// isRejection reports whether the receiver refuses the events of the request, so that a repetition does not help.
+// isRejection reports whether the receiver refuses the events of the request, so that a retry would not help.
 func (r response) isRejection() bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
@@ -115,7 +115,7 @@ func (c *client) send(ctx context.Context, target *url.URL, body []byte) (respon
 	return response{}, fmt.Errorf("more than %d redirects", maxRedirects)
 }
 
-// discard reads the rest of a response body, so that the connection can be used again, and closes it.
+// discard reads the rest of a response body, so that the connection can be reused, and closes it.
 func discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, maxBodyBytes)
 	_ = body.Close()
@@ -147,7 +147,7 @@ func redirectTarget(current *url.URL, status int, location string) *url.URL {
 	return next
 }
 
-// retryAfter returns the time for which a receiver asks by the header Retry-After; zero means none.
+// retryAfter returns the delay that a receiver requests with the header Retry-After, or zero if there is none.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

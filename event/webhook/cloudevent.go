@@ -28,7 +28,7 @@ type cloudEvent struct {
 	Source string    `json:"source"`
 	Type   string    `json:"type"`
 	Time   time.Time `json:"time"`
-	// Subject is the node that the event is about; empty means that it is about no single node.
+	// Subject is the node that the event is about. It is empty if the event is not about a single node.
 	Subject         string `json:"subject,omitempty"`
 	DataContentType string `json:"datacontenttype"`
 	// Occurrence is an extension attribute. Events of several nodes about one change have the same text. It is empty if
