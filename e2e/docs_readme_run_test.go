@@ -215,6 +215,12 @@ func (m machine) runClusterCommands(other machine, node string) {
 		if strings.Contains(line, "shardway rebalance") {
 			continue // it is refused, because no shard would move
 		}
+		if strings.Contains(line, "policy role NAME") { // no node has this role
+			if out, err := at.command(m.t.Context(), line).CombinedOutput(); err == nil || !strings.Contains(string(out), "no-active-nodes") {
+				m.t.Errorf("%s: %v, want a refusal:\n%s", line, err, out)
+			}
+			continue
+		}
 		at.run(line)
 		done++
 	}
