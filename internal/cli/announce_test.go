@@ -90,6 +90,7 @@ func TestAnnouncedServiceIsListed(t *testing.T) {
 	if len(nodes.Nodes) != 1 || nodes.Nodes[0].State != "active" || nodes.Nodes[0].Shards != 16 || nodes.Nodes[0].Endpoints["redis"] != "" {
 		t.Errorf("nodes: %+v", nodes.Nodes)
 	}
+	n.refuseSecond(t, gossip, want)
 	if code := n.finish(t); code != 0 {
 		t.Fatalf("the node ended with %d\n%s", code, n.log.String())
 	}
@@ -107,6 +108,26 @@ func TestAnnouncedServiceIsListed(t *testing.T) {
 	}
 	if code := n.finish(t); code != 0 {
 		t.Errorf("the node ended with %d\n%s", code, n.log.String())
+	}
+}
+
+// refuseSecond starts another process with the name of the service, which changes nothing, also when it ends.
+func (n *node) refuseSecond(t *testing.T, gossip string, want []string) {
+	t.Helper()
+	second := announce(t, "--name=solo", "--endpoint=redis=10.6.6.6:6379", "--join="+gossip, "--log-format=json")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(second.log.String(), "Names must be unique"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no conflict\n%s", second.log.String())
+		}
+	}
+	second.stop()
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if got := n.members(t); !slices.Equal(got, want) {
+			t.Fatalf("while the second process ends, the node shows %v", got)
+		}
+	}
+	if code := second.finish(t); code != 0 || strings.Contains(second.log.String(), "service announced") {
+		t.Errorf("the second process ended with %d\n%s", code, second.log.String())
 	}
 }
 

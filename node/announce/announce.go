@@ -35,6 +35,7 @@ type Announcement struct {
 
 	isConnected   bool // another node is alive
 	wasConnected  bool // a node was alive since the start
+	isAnnounced   bool // nodes show the service
 	conflictSince time.Time
 	nextWarning   time.Time
 }
@@ -109,25 +110,26 @@ func (a *Announcement) watch(ctx context.Context) error {
 	}
 }
 
-// checkConnection logs each change of the connection to the cluster. It returns an error if the first nodes that it
+// checkConnection logs when nodes begin to show the service, and when it has lost all nodes. It returns an error if the first nodes that it
 // finds cannot reach this member.
 func (a *Announcement) checkConnection() error {
 	isConnected := a.gossip.NoOtherNodeReason() == nil
-	if isConnected == a.isConnected {
-		return nil
-	}
-	a.isConnected = isConnected
-	if !isConnected {
-		a.log.Warn().Msg("all nodes lost, joining again")
-		return nil
-	}
-	if !a.wasConnected {
+	if isConnected && !a.wasConnected {
 		if err := a.checkReachable(); err != nil {
 			return err
 		}
+		a.wasConnected = true
 	}
-	a.wasConnected = true
-	a.log.Info().Msg("service announced")
+	if a.isConnected && !isConnected {
+		a.log.Warn().Msg("all nodes lost, joining again")
+	}
+	a.isConnected = isConnected
+	_, isTaken := a.gossip.NameConflict()
+	isAnnounced := isConnected && !isTaken
+	if isAnnounced && !a.isAnnounced {
+		a.log.Info().Msg("service announced")
+	}
+	a.isAnnounced = isAnnounced
 	return nil
 }
 
@@ -163,8 +165,12 @@ func (a *Announcement) logConflict(now time.Time) {
 	a.log.Warn().Stringer("addr", holder).Str("remedy", "stop the other process, or choose another --name").Msg("service not announced, name taken")
 }
 
-// leave announces that the member leaves.
+// leave announces that the member leaves. It announces nothing while another member has the name, because nodes would
+// take the announcement for the departure of that member.
 func (a *Announcement) leave(ctx context.Context) {
+	if _, isTaken := a.gossip.NameConflict(); isTaken {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := a.gossip.Leave(ctx); err != nil {
