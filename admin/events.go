@@ -43,7 +43,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	wait, err := values.duration("wait", 0)
+	wait, err := values.waitTime(0)
 	if err != nil {
 		return err
 	}

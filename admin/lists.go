@@ -83,30 +83,6 @@ func (s *Server) shardsOf(node string, rows []api.Shard) ([]api.Shard, error) {
 	return rows, nil
 }
 
-// endpoints responds with the announced addresses. The parameters node and name select addresses.
-func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
-	values, err := query(r, "node", "name")
-	if err != nil {
-		return err
-	}
-	all := s.api.Cluster.Endpoints()
-	rows := filterRows(all, func(e api.Endpoint) bool {
-		matchesNode := !values.has("node") || e.Node == values.get("node")
-		matchesName := !values.has("name") || e.Name == values.get("name")
-		return matchesNode && matchesName
-	})
-	if len(rows) == 0 && values.has("node") {
-		var members []string
-		for _, e := range all {
-			members = append(members, e.Node)
-		}
-		if err := s.checkNode(values.get("node"), members...); err != nil {
-			return err
-		}
-	}
-	return writeJSON(w, api.EndpointList{Endpoints: rows})
-}
-
 // filterRows returns the rows for which keep returns true, in a new slice, because rows belongs to
 // the node.
 func filterRows[T any](rows []T, keep func(T) bool) []T {

@@ -28,7 +28,7 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	wait, err := values.duration("wait", defaultWait)
+	wait, err := values.waitTime(defaultWait)
 	if err != nil {
 		return err
 	}

@@ -49,14 +49,14 @@ func (p params) number(name string) (uint64, error) {
 	return number, nil
 }
 
-// duration returns a non-negative duration, or fallback if the parameter is absent.
-func (p params) duration(name string, fallback time.Duration) (time.Duration, error) {
-	if !p.has(name) {
+// waitTime returns the duration in the parameter wait, or fallback if it is absent.
+func (p params) waitTime(fallback time.Duration) (time.Duration, error) {
+	if !p.has("wait") {
 		return fallback, nil
 	}
-	duration, err := time.ParseDuration(p.get(name))
+	duration, err := time.ParseDuration(p.get("wait"))
 	if err != nil || duration < 0 {
-		return 0, badParam(name, p.get(name), "is not a duration: give a value such as 30s")
+		return 0, badParam("wait", p.get("wait"), "is not a duration: give a value such as 30s")
 	}
 	return duration, nil
 }

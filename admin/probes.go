@@ -60,7 +60,7 @@ func drained(node ProbedNode) endpoint {
 		if err != nil {
 			return err
 		}
-		wait, err := values.duration("wait", 0)
+		wait, err := values.waitTime(0)
 		if err != nil {
 			return err
 		}

@@ -35,14 +35,15 @@ type Options struct {
 
 // Server is the admin HTTP server of one node. It is safe for concurrent use.
 type Server struct {
-	api          api.Set
-	metrics      prometheus.Gatherer
-	log          zerolog.Logger
-	events       *event.Ring
-	eventReaders connlimit.RequestLimit
-	lists        connlimit.RequestLimit // of all shards
-	page         *page
-	handler      http.Handler
+	api           api.Set
+	metrics       prometheus.Gatherer
+	log           zerolog.Logger
+	events        *event.Ring
+	eventReaders  connlimit.RequestLimit
+	lists         connlimit.RequestLimit // of all shards
+	endpointPolls connlimit.RequestLimit
+	page          *page
+	handler       http.Handler
 
 	access        atomic.Pointer[auth.Access]
 	crossOrigin   *http.CrossOriginProtection
@@ -54,7 +55,8 @@ type Server struct {
 func New(options Options) *Server {
 	s := &Server{
 		api: options.API, metrics: options.Metrics, log: options.Log, events: options.Events, eventReaders: connlimit.RequestLimit{Max: maxReaders, MaxPerSource: maxReadersPerSource},
-		lists: connlimit.RequestLimit{Max: maxLists, MaxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+		lists: connlimit.RequestLimit{Max: maxLists, MaxPerSource: maxListsPerSource}, endpointPolls: connlimit.RequestLimit{Max: maxEndpointPolls, MaxPerSource: maxEndpointPollsPerSource},
+		page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&options.Access)
 	s.handler = s.guard(limitBody(s.routes()))

@@ -76,7 +76,7 @@ func TestEmptyClusterHasEmptyLists(t *testing.T) {
 	for target, want := range map[string]string{
 		"/v1/nodes":     `{"leader":"","epoch":0,"nodes":[]}`,
 		"/v1/shards":    `{"epoch":0,"proposed":0,"total":0,"shards":[]}`,
-		"/v1/endpoints": `{"endpoints":[]}`,
+		"/v1/endpoints": `{"endpoints":[],"version":"cbf29ce484222325"}`,
 		"/v1/map":       `{"epoch":0,"shards":3,"hash":"xxhash64","nodes":[],"owners":[-1,-1,-1]}`,
 	} {
 		if got := body(fetchJSON(t, h, "GET", target, "")); got != want+"\n" {

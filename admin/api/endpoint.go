@@ -17,4 +17,6 @@ type Endpoint struct {
 // EndpointList is the response of GET /v1/endpoints.
 type EndpointList struct {
 	Endpoints []Endpoint `json:"endpoints"`
+	// Version identifies these endpoints. A long poll with ?watch=VERSION waits until they differ.
+	Version string `json:"version"`
 }

@@ -44,6 +44,16 @@ func (c *Client) Endpoints(ctx context.Context, name string) (api.EndpointList, 
 	return getJSON[api.EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
 }
 
+// EndpointsAfter waits until the endpoints of this name differ from those of the version, for up to wait (at most 1
+// min), and returns them. An empty name means all endpoints, and an empty version does not wait.
+func (c *Client) EndpointsAfter(ctx context.Context, name, version string, wait time.Duration) (api.EndpointList, error) {
+	query := url.Values{"watch": {version}, "wait": {wait.String()}}
+	if name != "" {
+		query.Set("name", name)
+	}
+	return fetchJSON[api.EndpointList](ctx, c, call{method: http.MethodGet, path: "/v1/endpoints?" + query.Encode(), serverWait: min(wait, api.MaxWait)})
+}
+
 // Map returns the committed map.
 func (c *Client) Map(ctx context.Context) (api.Map, error) {
 	return getJSON[api.Map](ctx, c, "/v1/map", nil)

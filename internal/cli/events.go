@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/admin/client"
 	"shardway/event"
 	"shardway/internal/problem"
@@ -55,25 +56,46 @@ func (c *eventsCommand) Run(ctx context.Context, session *session) error {
 }
 
 // follow prints events until ctx ends. If the node does not respond, it retries, because the node may
-// be restarting, and prints one message.
+// be restarting.
 func (c *eventsCommand) follow(ctx context.Context, session *session, events *client.Client) error {
-	after, wait, unreachable := c.After, time.Duration(0), false
+	after, wait := c.After, time.Duration(0)
 	for {
-		list, err := events.Events(ctx, client.EventQuery{After: after, Wait: wait, Shards: c.Shards})
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // interrupted by the user
-		case err == nil:
-			if err = c.write(session.out, list.Events); err != nil {
-				return err
-			}
-			after, wait, unreachable = list.Next, followWait, false
-			continue
-		case after == "" || isPermanent(err):
+		var list api.EventList
+		fetch := func() (err error) {
+			list, err = events.Events(ctx, client.EventQuery{After: after, Wait: wait, Shards: c.Shards})
 			return err
-		case !unreachable:
-			unreachable = true
-			session.printError(fmt.Sprintf("%v; retrying until the node responds", err))
+		}
+		var err error
+		if after == "" {
+			err = fetch()
+		} else {
+			err = session.retry(ctx, fetch)
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // interrupted by the user
+		}
+		if err != nil {
+			return err
+		}
+		if err = c.write(session.out, list.Events); err != nil {
+			return err
+		}
+		after, wait = list.Next, followWait
+	}
+}
+
+// retry calls fetch until it succeeds, ctx ends, or another attempt cannot succeed. It prints one message for the
+// first failed attempt. The error is nil if ctx ends.
+func (s *session) retry(ctx context.Context, fetch func() error) error {
+	for isFirst := true; ; isFirst = false {
+		err := fetch()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return nil //nolint:nilerr // interrupted by the user
+		case isPermanent(err):
+			return err
+		case isFirst:
+			s.printError(fmt.Sprintf("%v; retrying until the node responds", err))
 		}
 		select {
 		case <-ctx.Done():

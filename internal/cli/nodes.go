@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/internal/nodelabel"
 )
 
@@ -103,25 +105,76 @@ func formatAge(ms int64) string {
 }
 
 type endpointsCommand struct {
-	Name string `help:"Only addresses with this name, such as http." placeholder:"NAME"`
+	Name  string `help:"Only addresses with this name, such as http." placeholder:"NAME"`
+	Watch bool   `help:"Print the list again at each change, until interrupted."`
 	target
+}
+
+// Help describes the list.
+func (c *endpointsCommand) Help() string {
+	return `The list contains the addresses of all nodes, their addresses of --endpoint, and the
+services that "shardway announce" adds. A member that fails disappears from it.
+
+With --watch, an empty line separates the lists. If the node does not respond, the
+command retries, because the node may be restarting. With --watch --json, each line
+contains one list.`
 }
 
 // Run lists the announced endpoints.
 func (c *endpointsCommand) Run(ctx context.Context, session *session) error {
-	client, err := c.client(session)
+	endpoints, err := c.client(session)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	list, err := client.Endpoints(ctx, c.Name)
+	defer endpoints.Close()
+	list, err := endpoints.Endpoints(ctx, c.Name)
 	if err != nil {
 		return err
 	}
+	if c.Watch {
+		return c.watch(ctx, session, endpoints, list)
+	}
+	return c.write(session.out, list)
+}
+
+// watch prints the list, and then each list that differs from the one before, until ctx ends.
+func (c *endpointsCommand) watch(ctx context.Context, session *session, endpoints *client.Client, list api.EndpointList) error {
+	for {
+		if err := c.writeChange(session.out, list); err != nil {
+			return err
+		}
+		printed := list.Version
+		for list.Version == printed {
+			err := session.retry(ctx, func() (err error) {
+				list, err = endpoints.EndpointsAfter(ctx, c.Name, printed, followWait)
+				return err
+			})
+			if err != nil || ctx.Err() != nil {
+				return err
+			}
+		}
+		if !c.JSON {
+			if _, err := io.WriteString(session.out, "\n"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// writeChange prints one list of --watch. In JSON, it is one line.
+func (c *endpointsCommand) writeChange(w io.Writer, list api.EndpointList) error {
 	if c.JSON {
-		return writeJSON(session.out, list)
+		return json.NewEncoder(w).Encode(list)
 	}
-	table := newTable(session.out, "NODE", "KIND", "NAME", "ADDRESS")
+	return c.write(w, list)
+}
+
+// write prints one list.
+func (c *endpointsCommand) write(w io.Writer, list api.EndpointList) error {
+	if c.JSON {
+		return writeJSON(w, list)
+	}
+	table := newTable(w, "NODE", "KIND", "NAME", "ADDRESS")
 	for _, endpoint := range list.Endpoints {
 		table.row(endpoint.Node, endpoint.Kind, endpoint.Name, endpoint.Addr)
 	}
