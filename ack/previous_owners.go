@@ -21,8 +21,8 @@ func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
 	return s.previousOwners[shard]
 }
 
-// PreviousOwners returns the result of PreviousOwner for every shard; nil means that no shard has
-// had another owner. It must not be modified.
+// PreviousOwners returns the result of PreviousOwner for every shard, or nil if no shard has had another owner. It
+// must not be modified.
 func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 
 // withCommit returns the previous owners after the commit of a proposal. released are the releases of

@@ -40,7 +40,7 @@ func (d *Debouncer) IsChanging() bool { return d.changing }
 type ConditionTimer struct{ since time.Time }
 
 // Update records the current value of the condition and returns how long the condition has been
-// true. Zero means that it is false or has just become true.
+// true. The result is zero if the condition is false or has just become true.
 func (t *ConditionTimer) Update(now time.Time, condition bool) time.Duration {
 	switch {
 	case !condition:

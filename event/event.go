@@ -89,8 +89,9 @@ type ShardMoves struct {
 	Shards       int    `json:"shards"`
 }
 
-// MovedShards lists the shards that moved from one owner to another. From is empty for orphaned shards, and To for
-// shards that have no owner any more. The numbers of app instances have the meaning of those of ShardMoves.
+// MovedShards lists the shards that moved from one owner to another. From is empty for orphaned
+// shards, and To for shards that no longer have an owner. The numbers of app instances have the
+// meaning of those of ShardMoves.
 type MovedShards struct {
 	From         string `json:"from,omitempty"`
 	FromInstance int    `json:"from_instance,omitempty"`

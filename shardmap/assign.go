@@ -29,7 +29,7 @@ import "slices"
 //   - Policy.DefersMoves and Policy.KeptShards defer moves: these shards stay with their owners, and the numbers of
 //     shards differ from the quotas by the deferred moves.
 //   - Among shards that can move equally well, Assign moves those that return to their previous owner
-//     (Policy.PreviousOwners). So a restarted node receives the shards that it had.
+//     (Policy.PreviousOwners). As a result, a restarted node receives the shards that it had.
 //   - If a shard would move to a member that is barred from it (Policy.Barred), Assign places all shards
 //     again under this constraint and ignores the minimum of moves. The result is as even as moves of
 //     single shards can make it. A barred member receives a shard only if no other member can own it.

@@ -144,7 +144,7 @@ type AliveCall struct {
 	MapEpoch shardmap.Epoch
 	// ShardCount is the number of shards that the node owns in that map.
 	ShardCount int
-	// WriteFor is how long the app may write. Zero means that it must stop writing now.
+	// WriteFor is how long the app may write. If it is zero, the app must stop writing now.
 	WriteFor time.Duration
 }
 

@@ -36,7 +36,7 @@ type ReleaseEnd struct {
 	Shard shardmap.Shard
 	// Epoch is the ownership epoch that ends.
 	Epoch shardmap.Epoch
-	// To is the next owner, as in HookShard; empty means that none is known.
+	// To is the next owner, as in HookShard, or empty if none is known.
 	To     shardmap.NodeID
 	Result ReleaseResult
 	// Reason is the error of the last attempt; empty for ReleaseOK.

@@ -53,7 +53,7 @@ func (l LogEnd) isNewerThan(other LogEnd) bool {
 
 // Report is the reply of a voter that was asked whether it misses its leader.
 type Report struct {
-	// LeaderTerm is the term of the leader that it misses; zero means that it misses none.
+	// LeaderTerm is the term of the leader that it misses, or zero if it misses none.
 	LeaderTerm uint64
 	Log        LogEnd
 	// Candidate is set if it campaigns against that leader, or is about to.

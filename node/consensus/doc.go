@@ -7,7 +7,7 @@
 //     serves.
 //   - FSM is the replicated state, which the caller implements.
 //   - Server is a member of the configuration. Its ID, which is also its address, is "node/disk":
-//     Stream finds the node by its ID and requests this disk. So a node whose data directory was
+//     Stream finds the node by its ID and requests this disk, so a node whose data directory was
 //     deleted is another server and cannot vote in place of the previous one.
 //
 // # Concurrency

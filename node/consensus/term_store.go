@@ -18,8 +18,9 @@ import (
 // which extends the lease of that leader, and after a restart it is mistaken for an older copy of
 // its disk.
 //
-// So the handler receives only heartbeats that do not change the term, and none while a term is
-// being written. All others pass through the main loop like any request. See instance.deliverHeartbeat.
+// As a result, the handler receives only heartbeats that do not change the term, and none while a
+// term is being written. All others pass through the main loop like any request. See
+// instance.deliverHeartbeat.
 type termStore struct {
 	raft.StableStore
 	// termMu is locked while a term is written, and read-locked while a heartbeat is handled. No

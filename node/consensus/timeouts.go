@@ -37,13 +37,13 @@ const maxVoteWait = 8 * time.Second
 // candidate possibly more. It is called after each change of the role or of the leader, and after
 // each write of a term or a vote.
 //
-// The Raft library starts to wait for votes before it has written the term of the election, and selects
-// randomly between an available vote and an expired timeout. With disks that are slower than the
-// timeout, three voters would campaign against each other forever. (The requirement broadcastTime
-// ≪ electionTimeout includes the write: Ongaro and Ousterhout 2014, 5.6.) So a candidate waits as
-// long as its own disk needs. Because the disks of others may be slower, it waits twice as long
-// from the third election on. This is reset once there is a leader, because rejected pre-votes use
-// the same timeout.
+// The Raft library starts to wait for votes before it has written the term of the election, and
+// selects randomly between an available vote and an expired timeout. With disks that are slower
+// than the timeout, three voters would campaign against each other forever. (The requirement
+// broadcastTime ≪ electionTimeout includes the write: Ongaro and Ousterhout 2014, 5.6.) Therefore,
+// a candidate waits as long as its own disk needs. Because the disks of others may be slower, it
+// waits twice as long from the third election on. This is reset once there is a leader, because
+// rejected pre-votes use the same timeout.
 func (inst *instance) updateTimeouts() {
 	inst.timeoutsMu.Lock()
 	defer inst.timeoutsMu.Unlock()

@@ -21,7 +21,7 @@ const maxIdleConns = 2
 // transport is the transport of the Raft library with these corrections:
 //
 //   - It retries unreachable servers. Each error that the Raft library sees doubles the pause before the next
-//     entries for this server, up to 10 s, and a server that has returned must not wait for this. So a
+//     entries for this server, up to 10 s, and a server that has returned must not wait for this. Therefore, a
 //     failed dial is not an error while this node leads. Neither is a stream that a server accepts and
 //     closes, as an isolated server does.
 //   - It repeats a message that was lost with an idle connection. The Raft library never checks whether a
