@@ -45,13 +45,13 @@ func NewSelection(self shardmap.NodeID, dir *disk.Dir, health *apphealth.Group, 
 	}
 }
 
-// dialFunc opens a connection to an app instance.
-type dialFunc = func(context.Context) (net.Conn, error)
+// DialFunc opens a connection to an app instance.
+type DialFunc = func(context.Context) (net.Conn, error)
 
 // WrapDials wraps the functions with which the proxy dials the app instances, so that each result
 // is reported to the health checker and the watch of the instance.
-func WrapDials(health *apphealth.Group, watches []*Watch, first dialFunc, further []dialFunc) (wrappedFirst dialFunc, wrappedFurther []dialFunc) {
-	wrap := func(instance int, dial dialFunc) dialFunc {
+func WrapDials(health *apphealth.Group, watches []*Watch, first DialFunc, further []DialFunc) (wrappedFirst DialFunc, wrappedFurther []DialFunc) {
+	wrap := func(instance int, dial DialFunc) DialFunc {
 		checker := health.At(instance)
 		if dial == nil || checker == nil {
 			return nil

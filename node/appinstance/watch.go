@@ -144,7 +144,7 @@ func (w *Watch) OnStateApplied(state *ack.State, hasLease bool) {
 }
 
 // WrapDial wraps dial, which opens connections for requests, so that the Watch records each result. w may be nil.
-func (w *Watch) WrapDial(dial dialFunc) dialFunc {
+func (w *Watch) WrapDial(dial DialFunc) DialFunc {
 	if w == nil {
 		return dial
 	}
