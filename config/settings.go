@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -455,10 +454,9 @@ func checkOptimization(name string) *valueProblem {
 // maxVoters limits the size of a quorum, because each log entry waits for it.
 const maxVoters = 9
 
-// checkID checks the name of a node or a zone. Serf tags, Raft server IDs (before a slash) and headers
-// contain it.
+// checkID checks the name of a node, a zone, a region or an announced service.
 func checkID(id string) *valueProblem {
-	if len(id) <= 64 && regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`).MatchString(id) {
+	if nodelabel.IsID(id) {
 		return nil
 	}
 	return &valueProblem{"not a name", "use up to 64 letters, digits, dots, dashes and underscores, a letter or digit at both ends"}
@@ -466,14 +464,14 @@ func checkID(id string) *valueProblem {
 
 // maxAppVersion is the maximum length of the app version, which is a gossip tag. All tags together have
 // 512 bytes.
-const maxAppVersion = 64
+const maxAppVersion = nodelabel.MaxVersionBytes
 
 // checkAppVersion checks the version of the app.
 func checkAppVersion(version string) *valueProblem {
 	if len(version) > maxAppVersion {
 		return &valueProblem{"it has " + strconv.Itoa(len(version)) + " bytes", "use at most " + strconv.Itoa(maxAppVersion)}
 	}
-	if strings.ContainsFunc(version, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if !nodelabel.IsVersion(version) {
 		return &valueProblem{"not printable ASCII", "use letters, digits, signs and spaces, like 2.1 or build 417"}
 	}
 	return nil

@@ -82,7 +82,7 @@ func rules() []rule {
 		},
 		{
 			name: "an announced service is no node", test: "TestAnnouncedServiceNeverBecomesANode",
-			edits: edit("node/gossip.isNode", "!strings.HasPrefix(name, servicePrefix)", "(PLANTED || !strings.HasPrefix(name, servicePrefix))"),
+			edits: edit("node/gossip.isNode", "nodelabel.IsID(name)", "(PLANTED || nodelabel.IsID(name))"),
 		},
 		{
 			name: "a member that is not a node does not take the ID of a node", test: "TestAnnouncedServiceNeverBecomesANode",

@@ -1,5 +1,5 @@
-// Package nodelabel contains the rules for the roles and the metadata that an operator gives to a node. A node
-// announces both by gossip, in the text form of this package. The package is pure.
+// Package nodelabel contains the rules for the names, the roles and the metadata that an operator gives to a node. A node
+// announces them by gossip, in the text form of this package. The package is pure.
 //
 //	--role, --meta  ──►  CheckRoles, ParseMeta  ──►  JoinRoles, Meta.String  ──►  gossip  ──►  SplitRoles, SplitMeta
 //
@@ -10,7 +10,6 @@ package nodelabel
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,15 +27,42 @@ const (
 	MaxMetaBytes = 256
 	// MaxNameBytes is the maximum length of a role, and of the key of a metadata entry.
 	MaxNameBytes = 32
+	// MaxIDBytes is the maximum length of the ID of a node, and of the name of a zone, a region or an announced service.
+	MaxIDBytes = 64
+	// MaxVersionBytes is the maximum length of the version of the program, and of its app.
+	MaxVersionBytes = 64
 )
 
 // separator separates roles and metadata entries. Neither can contain it.
 const separator = ","
 
-var nameRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
-
 // isName reports whether text can be a role, or the key of a metadata entry.
-func isName(text string) bool { return len(text) <= MaxNameBytes && nameRE.MatchString(text) }
+func isName(text string) bool { return len(text) <= MaxNameBytes && hasNameForm(text) }
+
+// IsID reports whether text can be the ID of a node, or the name of a zone, a region or an announced service. Serf tags,
+// Raft server IDs (before a slash), headers and the output of commands contain it.
+func IsID(text string) bool { return len(text) <= MaxIDBytes && hasNameForm(text) }
+
+// hasNameForm reports whether text consists of letters, digits, dots, dashes and underscores of ASCII, with a letter or
+// digit at both ends.
+func hasNameForm(text string) bool {
+	for _, char := range []byte(text) {
+		if !isLetterOrDigit(char) && char != '.' && char != '-' && char != '_' {
+			return false
+		}
+	}
+	return text != "" && isLetterOrDigit(text[0]) && isLetterOrDigit(text[len(text)-1])
+}
+
+func isLetterOrDigit(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// IsVersion reports whether text can be the version of the program or of its app: up to MaxVersionBytes bytes of
+// printable ASCII.
+func IsVersion(text string) bool {
+	return len(text) <= MaxVersionBytes && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
 
 // nameRemedy describes the form of a name to an operator.
 const nameRemedy = "use up to 32 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"

@@ -109,3 +109,26 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+func TestIDsAreChecked(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a": true, "n-1.example_X": true, strings.Repeat("n", nodelabel.MaxIDBytes): true,
+		"": false, strings.Repeat("n", nodelabel.MaxIDBytes+1): false, "-a": false, "a.": false, "a b": false, "a ": false, "a\n": false, "a\x00": false,
+		"a\x1b[31m": false, "\u202ea": false, "\u0430": false, "\xff": false, "a/1": false, "announce:a": false,
+	} {
+		if got := nodelabel.IsID(text); got != want {
+			t.Errorf("IsID(%q) = %v", text, got)
+		}
+	}
+}
+
+func TestVersionsAreChecked(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "0.1.0-dev+5 (x)": true, strings.Repeat("v", nodelabel.MaxVersionBytes): true,
+		strings.Repeat("v", nodelabel.MaxVersionBytes+1): false, "1\x1b[2J": false, "1\n2": false, "\u202e1": false, "\xff": false,
+	} {
+		if got := nodelabel.IsVersion(text); got != want {
+			t.Errorf("IsVersion(%q) = %v", text, got)
+		}
+	}
+}

@@ -51,6 +51,9 @@ func buildDirectory(previous *endpoints.Directory, members []gossip.Member, isSe
 	inGossip := map[string]bool{}
 	for _, member := range members {
 		addrs := member.Tags.Endpoints
+		if !member.Node && !gossip.HasValidName(member.ID) {
+			continue
+		}
 		if !member.Node {
 			addrs = withoutNodeEndpoints(addrs)
 		}

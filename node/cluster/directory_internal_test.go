@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"shardway/endpoints"
@@ -24,5 +26,21 @@ func TestServersAddressSurvivesBeingForgotten(t *testing.T) {
 	d = buildDirectory(d, []gossip.Member{member("b", "2:2")}, server)
 	if got, _ := d.Addr("b", endpoints.Peer); got != "2:2" {
 		t.Errorf("the address of b is %q after it came back, want that of now", got)
+	}
+}
+
+// A name of any bytes and any length would hide the other entries of the list, or pass for one of them.
+func TestDirectoryOmitsMembersWithInvalidNames(t *testing.T) {
+	redis := gossip.Tags{Endpoints: map[string]string{"redis": "10.0.0.9:6379"}}
+	var members []gossip.Member
+	for _, name := range []string{"cache", gossip.ServiceName("a"), gossip.ServiceName(""), "a ", "b\x1b[2J", strings.Repeat("x", 3000)} {
+		members = append(members, gossip.Member{ID: name, Tags: redis})
+	}
+	var listed []string
+	for _, endpoint := range buildDirectory(nil, members, func(string) bool { return false }).All() {
+		listed = append(listed, endpoint.ID)
+	}
+	if want := []string{gossip.ServiceName("a"), "cache"}; !slices.Equal(listed, want) {
+		t.Errorf("members %q, want %q", listed, want)
 	}
 }

@@ -243,7 +243,7 @@ func (g *Gossip) isAlone() bool { return g.countNodes() <= 1 }
 func (g *Gossip) countNodes() int {
 	count := 1
 	for _, member := range g.serf.Members() {
-		if member.Name != g.options.Name && member.Status == serf.StatusAlive && member.Tags[tagNode] != "" {
+		if member.Name != g.options.Name && member.Status == serf.StatusAlive && isNode(member.Name, member.Tags[tagNode]) {
 			count++
 		}
 	}

@@ -3,6 +3,7 @@ package gossip
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/serf/serf"
@@ -32,6 +33,34 @@ func TestReadingsFollowTheTags(t *testing.T) {
 		}
 		if len(r.byName) != len(all) {
 			t.Errorf("%d members are remembered, want %d", len(r.byName), len(all))
+		}
+	}
+}
+
+// No node can have these names. Serf accepts them, so a program with the gossip key can use them.
+func TestMemberWithInvalidNameIsNoNode(t *testing.T) {
+	for _, name := range []string{
+		"", " ", "n1 ", "n1\n", "n1\x00", "\x1b[31mn1", "\u009b31mn1", "\u202e1n", "n\u0430", "\xff", "n1/2", servicePrefix + "n1", strings.Repeat("n", 65),
+	} {
+		tags := map[string]string{tagProtocol: strconv.Itoa(protocolVersion), tagNode: name}
+		if member := newMember(serf.Member{Name: name, Tags: tags}); member.Node {
+			t.Errorf("%q counts as a node", name)
+		}
+		if want := name == servicePrefix+"n1"; HasValidName(name) != want {
+			t.Errorf("HasValidName(%q) = %v", name, !want)
+		}
+	}
+	if member := newMember(serf.Member{Name: "n1", Tags: map[string]string{tagProtocol: strconv.Itoa(protocolVersion), tagNode: "n1"}}); !member.Node || !HasValidName("n1") {
+		t.Error("n1 does not count as a node")
+	}
+}
+
+// Labels that no node announces would control the terminal of an operator, or fill it.
+func TestInvalidLabelsAreIgnored(t *testing.T) {
+	for _, text := range []string{"\x1b[2J", "x\n", "\u202ex", strings.Repeat("x", 65)} {
+		tags, err := decodeTags(map[string]string{tagProtocol: strconv.Itoa(protocolVersion), tagNode: "a", tagZone: text, tagRegion: text, tagVersion: text, tagApp: text})
+		if err != nil || tags.Zone+tags.Region+tags.Version+tags.AppVersion != "" {
+			t.Errorf("%q: %+v, %v", text, tags, err)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/serf/serf"
+
+	"shardway/internal/nodelabel"
 )
 
 // servicePrefix starts the name of a member that the command announce runs. No node ID contains a colon, so a
@@ -19,11 +21,13 @@ func ServiceName(service string) string { return servicePrefix + service }
 // member.
 func DisplayName(member string) string { return strings.TrimPrefix(member, servicePrefix) }
 
-// isNode reports whether a member with this name and these tags is a node. A member with the name of a service
-// is not, whatever it announces.
-func isNode(name, taggedNode string) bool {
-	return taggedNode != "" && taggedNode == name && !strings.HasPrefix(name, servicePrefix)
-}
+// HasValidName reports whether users can tell the name of a member from other names. Serf accepts any bytes: spaces,
+// control characters, characters that look like others, and names of any length.
+func HasValidName(member string) bool { return nodelabel.IsID(DisplayName(member)) }
+
+// isNode reports whether a member with this name and these tags is a node. A member whose name no node can have
+// is not, whatever it announces. This includes the names of services, because no ID contains a colon.
+func isNode(name, taggedNode string) bool { return taggedNode == name && nodelabel.IsID(name) }
 
 // takesNodeID reports whether a member that is not a node has the name of a node with a server in Raft's
 // configuration.

@@ -234,12 +234,12 @@ func decodeTags(encoded map[string]string) (Tags, error) {
 		Disk:       encoded[tagDisk],
 		Cluster:    encoded[tagCluster],
 		Role:       encoded[tagRole],
-		Zone:       encoded[tagZone],
-		Region:     encoded[tagRegion],
+		Zone:       valid(encoded[tagZone], nodelabel.IsID),
+		Region:     valid(encoded[tagRegion], nodelabel.IsID),
 		Roles:      nodelabel.SplitRoles(encoded[tagRoles]),
 		Meta:       nodelabel.SplitMeta(encoded[tagMeta]),
-		Version:    encoded[tagVersion],
-		AppVersion: encoded[tagApp],
+		Version:    valid(encoded[tagVersion], nodelabel.IsVersion),
+		AppVersion: valid(encoded[tagApp], nodelabel.IsVersion),
 		Levels:     parseLevels(encoded[tagLevel]),
 		Exec:       encoded[tagExec] == execValue,
 	}
@@ -260,6 +260,14 @@ func decodeTags(encoded map[string]string) (Tags, error) {
 	tags.Weight = max(uint32(parseNumber(tagWeight, 32)), 1)
 	tags.Endpoints = decodeEndpoints(encoded)
 	return tags, err
+}
+
+// valid returns text, or "" if no node announces such text.
+func valid(text string, isValid func(string) bool) string {
+	if !isValid(text) {
+		return ""
+	}
+	return text
 }
 
 // decodeEndpoints returns the valid endpoints that a member announces, or nil if there are none.
