@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,15 +113,13 @@ func isPermanent(err error) bool {
 // write prints one line for each event, as text or as JSON.
 func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 	for i := range events {
-		line := formatEvent(&events[i])
 		if c.JSON {
-			data, err := json.Marshal(&events[i])
-			if err != nil {
+			if err := writeJSONLine(w, &events[i]); err != nil {
 				return err
 			}
-			line = string(data)
+			continue
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if _, err := fmt.Fprintln(w, formatEvent(&events[i])); err != nil {
 			return err
 		}
 	}

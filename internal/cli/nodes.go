@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"slices"
 	"strconv"
@@ -164,7 +163,7 @@ func (c *endpointsCommand) watch(ctx context.Context, session *session, endpoint
 // writeChange prints one list of --watch. In JSON, it is one line.
 func (c *endpointsCommand) writeChange(w io.Writer, list api.EndpointList) error {
 	if c.JSON {
-		return json.NewEncoder(w).Encode(list)
+		return writeJSONLine(w, list)
 	}
 	return c.write(w, list)
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 )
@@ -38,5 +40,24 @@ func TestBarGrowsForAPerson(t *testing.T) {
 	want := "\r[" + strings.Repeat("-", barWidth) + "] x\r[" + half + strings.Repeat("-", barWidth/2) + "] x\r[" + full + "] x"
 	if person.String() != want || file.String() != "x\n" {
 		t.Errorf("a person sees %q, want %q; a file has %q", person.String(), want, file.String())
+	}
+}
+
+// JSON requires escapes only for the first 32 characters. U+009B starts a control sequence of a terminal, and U+202E
+// reverses the direction of text.
+func TestJSONContainsNoTerminalControls(t *testing.T) {
+	const text = "\x1b[2J \u009b2J \u202egone \x7f naïve 日本"
+	for name, write := range map[string]func(io.Writer, any) error{"indented": writeJSON, "line": writeJSONLine} {
+		var b strings.Builder
+		if err := write(&b, []string{text}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(b.String(), "\x1b\u009b\u202e\x7f") || !strings.Contains(b.String(), "naïve 日本") || !strings.HasSuffix(b.String(), "]\n") {
+			t.Errorf("%s: %q", name, b.String())
+		}
+		var got []string
+		if err := json.Unmarshal([]byte(b.String()), &got); err != nil || len(got) != 1 || got[0] != text {
+			t.Errorf("%s: read as %q, %v", name, got, err)
+		}
 	}
 }

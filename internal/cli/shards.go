@@ -157,13 +157,14 @@ func writeShards(w io.Writer, shards []api.Shard) error {
 // without duplicates.
 func explanations(groups []group) (lines []string) {
 	add := func(line string) {
+		line = strings.TrimSpace(sanitize(line))
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
 	for _, g := range groups {
 		if g.unavailableReason != "" && g.ownerNode != "" {
-			add(strings.Map(printable, strings.TrimSpace(g.ownerNode+" does not serve: "+g.unavailableReason)))
+			add(g.ownerNode + " does not serve: " + g.unavailableReason)
 		}
 	}
 	for _, g := range groups {
@@ -241,7 +242,7 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 		}
 	}
 	if location.StaleReturn {
-		_, err = fmt.Fprintf(session.out, "\n%s\n", explainStaleReturn(ownerName(location.Owner, location.Instance)))
+		_, err = fmt.Fprintf(session.out, "\n%s\n", sanitize(explainStaleReturn(ownerName(location.Owner, location.Instance))))
 	}
 	return err
 }

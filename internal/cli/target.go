@@ -8,6 +8,7 @@ import (
 
 	"shardway/admin/client"
 	"shardway/config"
+	"shardway/internal/logsafe"
 )
 
 // target contains the common flags of commands that send requests to a node.
@@ -58,12 +59,23 @@ func variable(environ []string, name string) string {
 	return ""
 }
 
-// writeJSON prints value as indented JSON.
+// writeJSON prints value as indented JSON. It escapes all characters that control a terminal, not only those that JSON
+// requires to be escaped.
 func writeJSON(w io.Writer, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(data, '\n'))
+	_, err = logsafe.NewEscaper(w).Write(append(data, '\n'))
+	return err
+}
+
+// writeJSONLine prints value as one line of JSON, with the escapes of writeJSON.
+func writeJSONLine(w io.Writer, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = logsafe.NewEscaper(w).Write(append(data, '\n'))
 	return err
 }
