@@ -52,6 +52,29 @@ func TestMarkFreesNoShardsDuringALease(t *testing.T) {
 	}
 }
 
+// An open round that excludes a node without a drop waits for its acknowledgement, for as long as its hooks may take. A
+// mark ends this wait: the node gets no lease before it has acknowledged the map.
+func TestMarkEndsTheWaitForADrainingNode(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.releaseTime, c.held = ack.MaxReleaseTimeout, true
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "c"})
+	s.until("a round excludes c", func() bool { return s.state.HasOpenProposal() && !s.state.Proposed().IsMember("c") })
+	s.run(10 * time.Second)
+	if !s.state.HasOpenProposal() || !c.leased {
+		t.Fatalf("the round did not wait for c:\n%s", s)
+	}
+	s.changePolicy("a", markFailed("c"))
+	for s.state.Committed().IsMember("c") {
+		if s.run(stageTick); s.now > 30*time.Second {
+			t.Fatalf("the shards of c still wait:\n%s", s)
+		}
+		if c.leased && !s.state.Committed().IsMember("c") {
+			t.Fatalf("the shards of c were taken while it has a lease:\n%s", s)
+		}
+	}
+}
+
 // Without another node, the last map remains (rule 10), and the marked node continues to serve it.
 func TestMarkOfTheOnlyNodeHasNoEffect(t *testing.T) {
 	s := serving(t, "a")

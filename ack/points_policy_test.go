@@ -47,6 +47,10 @@ func pointsOfPolicy() []point {
 			planted: []string{"mark-failed: a marked node that drains keeps busy shards", "mark-failed: a marked node that drains safely keeps shards"},
 		},
 		{of: "policy", clause: "its shards are taken by the rules for other nodes", planted: []string{"mark-failed: the shards of a marked node are taken during its lease"}},
+		{
+			of: "policy", clause: "a mark ends the time that an open round gives a draining node",
+			explained: "Without it, the round ends later and is as safe. TestMarkEndsTheWaitForADrainingNode.",
+		},
 		{of: "policy", clause: "snapshots contain marks", planted: []string{"rule 8: snapshots forget marks"}},
 		{of: "policy", clause: "and reasons", planted: []string{"rule 8: snapshots forget reasons"}},
 		{of: "policy", clause: "without another member the last map stays", planted: []string{"gradual drain: a draining node counts as a remaining member"}},

@@ -91,6 +91,8 @@ type actor struct {
 	instances shardmap.InstanceSet
 	// roles are those of the node, from its next start on.
 	roles []string
+	// releaseTime is the additional time that its acknowledgements may take because of hooks.
+	releaseTime time.Duration
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -403,6 +405,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 		a.keeps.Proposal = hb.Acked
 		hb.ReleasesDigest, hb.ReleaseTime = a.keeps.Digest(), 4*time.Second
 	}
+	hb.ReleaseTime = max(hb.ReleaseTime, a.releaseTime)
 	a.last = hb
 	l := s.leaders[a.follows]
 	if a.mute || l == nil {

@@ -219,7 +219,8 @@ func (ms *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
 
 // denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
 // leave, or their app is unhealthy) or because other members cannot reach them, and that do not
-// acknowledge it in time. Otherwise the round would wait for them forever (why 14).
+// acknowledge it in time. Otherwise the round would wait for them forever (why 14). An owner that an operator marks as
+// failed during such a round gets no more time, because the operator expects no acknowledgement.
 func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	if !in.ownRoundOpen() {
 		return
@@ -227,7 +228,7 @@ func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	last := in.state.Proposed()
 	for _, owner := range in.state.Committed().Members() {
 		node := nodes.getOrCreate(owner.ID)
-		isLate := in.now-ms.roundStartedAt > node.ackDeadline(in.pace)
+		isLate := in.now-ms.roundStartedAt > node.ackDeadline(in.pace) || in.isMarkedFailed(node)
 		if isLate && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch()) {
 			node.leaseDeniedUntil = last.Epoch()
 		}
