@@ -297,12 +297,24 @@ func (s *State) CheckChanges(changes []Change) error {
 	if len(changes) > MaxChanges {
 		return ErrPolicyFull
 	}
+	if err := s.checkFormatVersionOf(changes); err != nil {
+		return err
+	}
 	if _, _, err := decodeCommand(EncodePolicyChange(s.formatVersion, PolicyEntry{Changes: changes})); err != nil {
 		return fmt.Errorf("%w: %w", ErrChange, err)
 	}
 	if slices.ContainsFunc(changes, func(change Change) bool { return change.Kind == ChangePin && change.Node != "" && change.Zone != "" }) {
 		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
 	}
+	if slices.ContainsFunc(changes, Change.hasInstanceOptions) {
+		return fmt.Errorf("%w: the drain of an app instance has no options", ErrChange)
+	}
+	return nil
+}
+
+// checkFormatVersionOf returns ErrChange, with the required format version, if a change needs a higher format version than
+// the one in force.
+func (s *State) checkFormatVersionOf(changes []Change) error {
 	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, func(change Change) bool { return len(change.Fallbacks) > 0 }) {
 		return fmt.Errorf("%w: a pin to several nodes needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
 	}
@@ -316,9 +328,6 @@ func (s *State) CheckChanges(changes []Change) error {
 	}
 	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
 		return fmt.Errorf("%w: %w", ErrChange, errInstances)
-	}
-	if slices.ContainsFunc(changes, Change.hasInstanceOptions) {
-		return fmt.Errorf("%w: the drain of an app instance has no options", ErrChange)
 	}
 	return nil
 }
@@ -382,6 +391,9 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 			change.Node = r.readInstanceID()
 		case ChangeCordon, ChangeForgetNode, ChangeMarkFailed:
 			change.Node = r.readNode()
+			if change.Kind == ChangeMarkFailed && !r.version.HasReasons() {
+				r.fail("a mark as failed in a format version without marks")
+			}
 		case ChangeDrain:
 			change.Node = r.readInstanceID()
 			change.ReleaseTimeout, change.SafeDrain = r.readReleaseTimeout(), r.bool()

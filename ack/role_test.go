@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,8 +165,14 @@ func TestRolesNeedTheirFormatVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CheckChanges([]ack.Change{restrict("app")}); !errors.Is(err, ack.ErrChange) {
-		t.Errorf("role accepted in format version %d: %v", s.FormatVersion(), err)
+	for _, change := range []ack.Change{restrict("app"), restrict(""), markFailed("a")} {
+		if err := s.CheckChanges([]ack.Change{change}); !errors.Is(err, ack.ErrChange) || !strings.Contains(err.Error(), "shardway upgrade status") {
+			t.Errorf("%+v in format version %d: %v, want the command that shows the upgrade", change, s.FormatVersion(), err)
+		}
+		entry := ack.EncodePolicyChange(s.FormatVersion(), ack.PolicyEntry{Term: 1, Changes: []ack.Change{change}})
+		if _, _, err := s.Apply(2, 1, entry); !errors.Is(err, ack.ErrCorrupt) {
+			t.Errorf("%+v applied in format version %d: %v", change, s.FormatVersion(), err)
+		}
 	}
 	heartbeat := ack.Heartbeat{FormatVersion: ack.RolesFormatVersion, Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Roles: []string{"app", "db"}}
 	for version, want := range map[ack.FormatVersion]int{ack.RolesFormatVersion: 2, ack.RolesFormatVersion - 1: 0} {
