@@ -42,7 +42,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	}
 	requiresNode := slices.Contains(verb.Params(), "node") && verb != api.Pin
 	if requiresNode && action.Node == "" {
-		return action, missing("node", "say which node to "+verb.String()+", as in "+verb.Example()+" or ?node=n3")
+		return action, missing("node", "give the ID of a node, as in "+verb.Example()+" or ?node=n3")
 	}
 	switch verb {
 	case api.Pause:
@@ -111,7 +111,7 @@ func checkRole(args api.Arguments) error {
 		return missing("role", "name a role, as in "+api.SetRole.Example()+" or ?role=app; clear-role ends a restriction")
 	}
 	if nodelabel.CheckRole(args.Role) != nil {
-		return badParam("role", args.Role, "is not a role: give one that `shardway nodes` shows")
+		return badParam("role", args.Role, "is not a role: "+nodelabel.NameRemedy)
 	}
 	return nil
 }

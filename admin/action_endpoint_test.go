@@ -77,7 +77,7 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 		status  int
 		detail  string
 	}{
-		{nil, "cordon", 400, `node is missing: say which node to cordon, as in {"node":"n3"} or ?node=n3`},
+		{nil, "cordon", 400, `node is missing: give the ID of a node, as in {"node":"n3"} or ?node=n3`},
 		{nil, "pause", 400, `for is missing: say for how long, as in {"for":"30m"} or ?for=30m`},
 		{nil, "pause?for=soon", 400, `for = "soon" ` + noPause},
 		{nil, "pause?for=999ms", 400, `for = "999ms" ` + noPause},
@@ -91,7 +91,7 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 		{nil, "weight?node=n3&weight=1001", 400, `weight = "1001" ` + weight},
 		{nil, "weight?node=n3&weight=4294967298", 400, `weight = "4294967298" ` + weight},
 		{nil, "set-role", 400, `role is missing: name a role, as in {"role":"app"} or ?role=app; clear-role ends a restriction`},
-		{nil, "set-role?role=a+b", 400, `role = "a b" is not a role: give one that ` + "`shardway nodes`" + ` shows`},
+		{nil, "set-role?role=a+b", 400, `role = "a b" is not a role: use up to 32 letters, digits, dots, dashes and underscores, with a letter or digit at both ends`},
 		{nil, "set-role?role=app&node=n3", 400, `node = "n3" is not known here: use role, reason`},
 		{nil, "pin?node=n3", 400, noShard},
 		{nil, "pin?node=n3&shard=1&key=alice", 400, `key = "alice" is given beside shard: leave out one of the two`},

@@ -176,7 +176,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: wait requires the epoch you already have, as in ?after=17&wait=30s`},
 		{"GET", "/v1/locate", "", nil, 400, "key is missing: give the key that requests carry, as in ?key=alice"},
 		{"GET", "/v1/locate?key=", "", nil, 400, `key = "" is empty: give the key of a request`},
-		{"POST", "/v1/remove", "", nil, 400, `node is missing: say which node to remove, as in {"node":"n3"} or ?node=n3`},
+		{"POST", "/v1/remove", "", nil, 400, `node is missing: give the ID of a node, as in {"node":"n3"} or ?node=n3`},
 		{"POST", "/v1/remove?node=n3&force=perhaps", "", nil, 400, `force = "perhaps" is neither true nor false: give one of them`},
 		{"POST", "/v1/remove", `{"node":"n3"}`, nil, 415, `Content-Type = "" is not application/json: send JSON and say so, or put the arguments into the query`},
 		{"POST", "/v1/remove", `node=n3`, []string{"Content-Type", "text/plain"}, 415, `Content-Type = "text/plain" is not application/json: send JSON and say so, or put the arguments into the query`},

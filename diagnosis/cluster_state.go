@@ -78,16 +78,16 @@ func (in Inputs) degradedReason() string {
 		return node.Failed && !node.MarkedFailed && (node.Voter || !node.Gateway) && !node.Left
 	})
 	if len(failed) > 0 {
-		return fmt.Sprintf("node %s %s failed", joinNames(failed), hasOrHave(len(failed)))
+		return fmt.Sprintf("%s %s %s failed", inflect(len(failed), "node", "nodes"), joinNames(failed), hasOrHave(len(failed)))
 	}
 	if marked := in.nodeIDs(func(node Node) bool { return node.MarkedFailed }); len(marked) > 0 {
-		return fmt.Sprintf("node %s %s marked as failed", joinNames(marked), isOrAre(len(marked)))
+		return fmt.Sprintf("%s %s %s marked as failed", inflect(len(marked), "node", "nodes"), joinNames(marked), isOrAre(len(marked)))
 	}
 	if count := in.CountUnavailable(); count > 0 {
 		return fmt.Sprintf("%d of %d shards %s unavailable", count, in.Shards, isOrAre(count))
 	}
 	if excluded := in.nodeIDs(Node.isExcludedUnreachable); len(excluded) > 0 {
-		return fmt.Sprintf("most other nodes could not connect to node %s, which %s excluded", joinNames(excluded), isOrAre(len(excluded)))
+		return fmt.Sprintf("most other nodes could not connect to %s %s, which %s excluded", inflect(len(excluded), "node", "nodes"), joinNames(excluded), isOrAre(len(excluded)))
 	}
 	unhealthy := in.nodeIDs(func(node Node) bool { return node.App == AppFailing && !node.Drained })
 	if len(unhealthy) > 0 {

@@ -44,7 +44,7 @@ func TestStateOfTheClusterNamesItsReason(t *testing.T) {
 		{"a failed node", "degraded", "node c has failed", []string{"a", "b", "c", "d", "e"}, func(in *diagnosis.Inputs) { in.Nodes[2].Failed = true }},
 		{"a node that is marked as failed", "degraded", "node c is marked as failed", []string{"a", "b", "c", "d", "e"}, func(in *diagnosis.Inputs) { in.Nodes[2].Failed, in.Nodes[2].MarkedFailed = true, true }},
 		{"a node that most nodes cannot reach", "degraded", "most other nodes could not connect to node c, which is excluded", []string{"a", "b", "c", "d", "e"}, func(in *diagnosis.Inputs) { in.Nodes[2].Unreachable, in.Nodes[2].Shards = true, 0 }},
-		{"failed nodes while shards move", "degraded", "node b and c have failed", []string{"a", "b", "c", "d", "e"}, func(in *diagnosis.Inputs) { in.Nodes[1].Failed, in.Nodes[2].Failed, in.ProposedEpoch = true, true, 8 }},
+		{"failed nodes while shards move", "degraded", "nodes b and c have failed", []string{"a", "b", "c", "d", "e"}, func(in *diagnosis.Inputs) { in.Nodes[1].Failed, in.Nodes[2].Failed, in.ProposedEpoch = true, true, 8 }},
 		{"a failed gateway without a vote", "stable", "all 12 shards are served", []string{"a", "b", "c", "d"}, func(in *diagnosis.Inputs) { in.Nodes[3] = diagnosis.Node{ID: "d", Gateway: true, Failed: true} }},
 		{"orphaned shards", "degraded", "3 of 12 shards are unavailable", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Orphaned = 3 }},
 		{"an unhealthy app", "degraded", "the app of node b is unhealthy", []string{"a", "b", "c"}, func(in *diagnosis.Inputs) { in.Nodes[1].App = diagnosis.AppFailing }},

@@ -39,7 +39,7 @@ go to the other nodes. The finding role-missing reports this.`
 // Run restricts shards to nodes with a role, or ends this.
 func (c *policyRoleCommand) Run(ctx context.Context, session *session) error {
 	if (c.Name == "") != c.Remove {
-		return usageError("policy role takes a role or --remove, as in: shardway policy role app")
+		return usageError("policy role takes either a role or --remove, as in: shardway policy role app; shardway policy role --remove")
 	}
 	if c.Remove {
 		return c.runAction(ctx, session, api.Action{Verb: api.ClearRole, Reason: c.Reason}, "nodes can own shards regardless of their roles")
@@ -92,7 +92,7 @@ func reasonOf(policy api.Policy, entry api.PolicyReason) string {
 
 // writePolicy prints one row for each operator action that is in force.
 func writePolicy(w io.Writer, policy api.Policy) error {
-	rows := policyRows{table: newTable(w, "ASKED", "OF", "REASON"), policy: policy}
+	rows := policyRows{table: newTable(w, "REQUEST", "TARGET", "REASON"), policy: policy}
 	for _, node := range policy.Drained {
 		rows.add("drain", node, api.PolicyReason{Action: "drain", Node: node})
 	}
@@ -215,7 +215,7 @@ type uncordonCommand struct {
 	target
 }
 
-// Run ends a drain or a cordon.
+// Run ends a drain, a cordon or a mark as failed.
 func (c *uncordonCommand) Run(ctx context.Context, session *session) error {
 	client, err := c.client(session)
 	if err != nil {
@@ -252,7 +252,7 @@ func uncordoned(node string, before api.Policy, isDraining bool) string {
 	case isDraining:
 		return "nothing to do: node " + node + " drains by drain --local or because it stops, and owns shards again when its process has restarted"
 	}
-	return "nothing to do: node " + node + " is neither drained nor cordoned"
+	return "nothing to do: node " + node + " is not drained, cordoned or marked as failed"
 }
 
 type pauseCommand struct {
@@ -325,6 +325,9 @@ func (c *pinCommand) Run(ctx context.Context, session *session) error {
 	isZone := func(arg string) bool { return strings.HasPrefix(arg, zonePrefix) }
 	if len(args) == 0 || len(args) > 1 && slices.ContainsFunc(args, isZone) {
 		return usageError("give a shard, and nodes or one zone, as in: shardway pin 7 n3; shardway pin 7 n3 n1; shardway pin --key alice zone=east")
+	}
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, ",") }) {
+		return usageError("separate nodes with spaces, as in: shardway pin 7 n3 n1")
 	}
 	if isZone(args[0]) {
 		action.Zone = strings.TrimPrefix(args[0], zonePrefix)

@@ -187,7 +187,7 @@ func TestUncordonReportsItsResult(t *testing.T) {
 		"a": "node a can own shards again: its drain has ended\n",
 		"d": "node d gets shards again: its cordon has ended\n",
 		"e": "node e can own shards again: it is no longer marked as failed\n",
-		"b": "nothing to do: node b is neither drained nor cordoned\n",
+		"b": "nothing to do: node b is not drained, cordoned or marked as failed\n",
 	} {
 		if code, out, errOut := run(t, "uncordon "+node+" --admin="+addr); code != 0 || out != want {
 			t.Errorf("uncordon %s: exit %d, %q, %s; want %q", node, code, out, errOut, want)
@@ -236,7 +236,7 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 			<-c.done
 		}
 	}
-	for _, line := range []string{"rebalance", "unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b zone=c", "pin x b"} {
+	for _, line := range []string{"rebalance", "unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b zone=c", "pin 2 b,c", "policy role app --remove", "pin x b"} {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != 2 || len(c.done) > 0 {
 			t.Errorf("%s: exit %d, %s, and %d were done", line, code, errOut, len(c.done))
 		}
@@ -316,7 +316,7 @@ func TestPolicyIsShown(t *testing.T) {
 	for _, r := range rows(out) {
 		lines = append(lines, strings.Join(r, " "))
 	}
-	if want := []string{"ASKED OF REASON", "drain a disk", "cordon d -", "mark-failed e hangs", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "pin shard 0 c, then a, then b -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
+	if want := []string{"REQUEST TARGET REASON", "drain a disk", "cordon d -", "mark-failed e hangs", "weight 3 b -", "pin shard 1 b cache", "pin shard 2 zone=east -", "pin shard 0 c, then a, then b -", "quarantine key_hash 00000000000000aa of shard 2 -", "quarantine key_hash 00000000000000ab of shard 2 loops", "pause for 30m all planned moves night work"}; !slices.Equal(lines, want) {
 		t.Errorf("policy wrote %q, want %q", lines, want)
 	}
 }

@@ -64,13 +64,13 @@ func IsVersion(text string) bool {
 	return len(text) <= MaxVersionBytes && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// nameRemedy describes the form of a name to an operator.
-const nameRemedy = "use up to 32 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
+// NameRemedy describes the form of a name to an operator.
+const NameRemedy = "use up to 32 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
 
 // CheckRole returns an error if text cannot be a role.
 func CheckRole(text string) error {
 	if !isName(text) {
-		return &valueerr.Error{Value: text, Wrong: strconv.Quote(text) + " is not a role", Remedy: nameRemedy}
+		return &valueerr.Error{Value: text, Wrong: strconv.Quote(text) + " is not a role", Remedy: NameRemedy}
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func ParseMeta(entries []string) (Meta, error) {
 	for _, entry := range entries {
 		key, value, ok := strings.Cut(entry, "=")
 		if !ok || !isName(key) {
-			return nil, &valueerr.Error{Value: entry, Wrong: strconv.Quote(entry) + " is not a metadata entry", Remedy: "write it like rack=r7; for the key, " + nameRemedy}
+			return nil, &valueerr.Error{Value: entry, Wrong: strconv.Quote(entry) + " is not a metadata entry", Remedy: "write it like rack=r7; for the key, " + NameRemedy}
 		}
 		if !isValue(value) {
 			return nil, &valueerr.Error{Value: entry, Wrong: "the value of " + strconv.Quote(key) + " is not valid", Remedy: "use printable ASCII characters without commas"}
