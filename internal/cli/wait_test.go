@@ -46,7 +46,7 @@ func TestWaitShowsTheUnmetCondition(t *testing.T) {
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {
 	for line, want := range map[string]string{
-		"wait serving --timeout=500ms --admin=127.0.0.1:1":                                                "after 500ms: nothing listens on 127.0.0.1:1",
+		"wait serving --timeout=500ms --admin=127.0.0.1:1":                                            "after 500ms: nothing listens on 127.0.0.1:1",
 		"wait node z --timeout=2s --admin=" + serveCluster(t, comes(api.Status{Node: "a", Epoch: 4})): "after 2s: node z is not there",
 	} {
 		code, _, errOut := run(t, line)
