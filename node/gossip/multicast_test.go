@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,20 +15,39 @@ import (
 
 // multicast is a network on which members answer multicast DNS queries.
 type multicast struct {
-	members []*member
-	err     error // of each query; nil means none
+	mu      sync.Mutex
+	addrs   []netip.AddrPort // the addresses of all members, in every answer
+	err     error            // of each query; nil means none
 	queries int
-	extra   []netip.AddrPort // addresses in every answer
+}
+
+// add lets a member answer queries.
+func (n *multicast) add(m *member) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addrs = append(n.addrs, netip.MustParseAddrPort(m.host.Addr(port)))
+}
+
+// failWith sets the error of each query; nil means none.
+func (n *multicast) failWith(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+}
+
+// sent returns the number of queries.
+func (n *multicast) sent() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queries
 }
 
 // lookUp implements gossip.Options.LookupMulticast. Each member answers, also the one that sends the query.
 func (n *multicast) lookUp(context.Context, netip.Addr, [][]byte) ([]netip.AddrPort, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.queries++
-	addrs := append([]netip.AddrPort{}, n.extra...)
-	for _, m := range n.members {
-		addrs = append(addrs, netip.MustParseAddrPort(m.host.Addr(port)))
-	}
-	return addrs, n.err
+	return slices.Clone(n.addrs), n.err
 }
 
 func TestMembersFindEachOtherByMulticastDNS(t *testing.T) {
@@ -35,7 +56,7 @@ func TestMembersFindEachOtherByMulticastDNS(t *testing.T) {
 		s.multicast = network.lookUp
 		s.keys = map[string][][]byte{"a": {key(1)}, "b": {key(1)}, "c": {key(2)}}
 		a := s.add("a", node("a"), "mdns")
-		network.members = append(network.members, a)
+		network.add(a)
 		time.Sleep(10 * time.Second)
 		const alone = "join mdns: no other node with this secret responds to multicast DNS"
 		if err := a.NoOtherNodeReason(); err == nil || !strings.Contains(err.Error(), alone) {
@@ -47,22 +68,22 @@ func TestMembersFindEachOtherByMulticastDNS(t *testing.T) {
 		if err := a.JoinsOnlyItself(s.t.Context()); err == nil {
 			t.Error("a node that uses multicast DNS may found a cluster alone")
 		}
-		if network.queries > 15 {
-			t.Errorf("%d queries in 10 s", network.queries)
+		if queries := network.sent(); queries > 15 {
+			t.Errorf("%d queries in 10 s", queries)
 		}
 		b := s.add("b", node("b"), "mdns")
-		network.members = append(network.members, b)
+		network.add(b)
 		if took := s.whole(a, b); took > 3*time.Second {
 			t.Errorf("found after %v", took)
 		}
 		// Both return without each other's addresses, after the network was broken.
-		network.err = errors.New("no route")
+		network.failWith(errors.New("no route"))
 		b.host.Crash()
 		b.stop()
 		b.host = b.host.Restart()
 		b.start("b", node("b"), "mdns")
 		time.Sleep(3 * time.Second)
-		network.err = nil
+		network.failWith(nil)
 		s.whole(a, b)
 		// A node with another secret does not join, whatever it finds.
 		c := s.add("c", node("c"), "mdns")
