@@ -35,6 +35,10 @@ func mutantsOfRoles() []mutant {
 			edits: in("ack/leader.memberTracker.storeHeartbeat", "|| !slices.Equal(old.Roles, received.Roles)", "|| !PLANTED && !slices.Equal(old.Roles, received.Roles)"),
 		},
 		{
+			name: "role: a shard that no app with the role acquires stays there", mix: hooked("role 10, app-ill 10, role-restart 4"), caught: "unacquired|G9",
+			edits: in("ack/leader.relocation.substituteFor", "	if len(rl.shardCounts) == 0 || rl.placement.Paused {\n", "	if len(rl.shardCounts) == 0 || rl.placement.Paused || PLANTED {\n"),
+		},
+		{
 			name: "rule 8: snapshots forget the role", mix: aimed("role 6, compact 4, kill 4, wipe 2"), caught: "G5",
 			edits: in("ack.writer.writePolicy", "		w.text(policy.Role)\n", "		w.text([]string{policy.Role, \"\"}[plantedAs(PLANTED)])\n"),
 		},
@@ -48,6 +52,7 @@ func pointsOfRoles() []point {
 		{of: "role", clause: "when the policy or the roles of a node change", planted: []string{"role: the leader does not notice other roles of a node"}},
 		{of: "role", clause: "and orphaned shards go to members with the role", planted: []string{"role: shards go to members without the role"}},
 		{of: "role", clause: "without such a member shards stay, and orphaned shards get an owner", planted: []string{"role: without a member that has the role, no member may get shards"}},
+		{of: "role", clause: "a member without it owns a shard that no app with the role acquires", planted: []string{"role: a shard that no app with the role acquires stays there"}},
 		{of: "role", clause: "a cordoned member takes nothing", planted: []string{"role: a cordoned member with the role takes all shards"}},
 		{
 			of: "role", clause: "an election alone moves nothing",

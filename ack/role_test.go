@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,33 @@ func TestNewLeaderMovesNoShardsBeforeItKnowsRoles(t *testing.T) {
 	s.run(2 * time.Second)
 	if moves := shardmap.Diff(before, s.state.Committed()); len(moves) > 0 {
 		t.Errorf("moved %v after an election:\n%s", moves, s)
+	}
+}
+
+// A node without the role owns the shards that no app with the role can acquire, until an app with the role can.
+func TestNodesWithoutRoleOwnShardsThatNoOtherAppAcquires(t *testing.T) {
+	for _, acquiresNone := range []bool{false, true} {
+		s := newStage(t, "a", "b", "c")
+		a := s.actor("a")
+		a.roles = []string{"app"}
+		s.start("a", "b", "c")
+		s.elect("a")
+		s.run(600 * time.Millisecond)
+		ofC := slices.Collect(s.state.Committed().Shards("c"))[0]
+		a.unacquired = []shardmap.Shard{ofC}
+		s.run(time.Second)
+		s.changePolicy("a", restrict("app"))
+		s.run(5 * time.Second)
+		if s.untilOwned(11, 0, 1); s.state.Committed().Owner(ofC) != "c" {
+			t.Errorf("shard %d left c, and the app of a fails to acquire it:\n%s", ofC, s)
+		}
+		ofA := slices.DeleteFunc(slices.Collect(s.state.Committed().Shards("a")), func(shard shardmap.Shard) bool { return shard == ofC })[:2]
+		a.unacquired = slices.Sorted(slices.Values(append(ofA, ofC)))
+		a.acquiresNone = acquiresNone
+		s.run(5 * time.Second)
+		s.untilOwned(9, 2, 1) // the others stay, and b owns fewer than c
+		a.unacquired, a.acquiresNone = nil, false
+		s.untilOwned(12, 0, 0)
 	}
 }
 

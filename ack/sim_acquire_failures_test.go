@@ -44,8 +44,9 @@ func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
 	return appReport{before.UnacquiredShards, before.AcquiresNone}
 }
 
-// relocated adds the effect of the reports on a map of the given members to a policy.
-func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) shardmap.Policy {
+// relocated adds the effect of the reports on a map of the given members to a policy. The spare members get only shards
+// that no other member can acquire.
+func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy, spare []shardmap.NodeID) shardmap.Policy {
 	cordoned, pins := map[shardmap.NodeID]bool{}, map[shardmap.Shard]shardmap.Pin{}
 	maps.Copy(cordoned, by.Cordoned)
 	maps.Copy(pins, by.Pins)
@@ -58,11 +59,29 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 			counts[m.ID] = base.ShardCount(m.ID)
 		}
 	}
+	spareCounts := map[shardmap.NodeID]int{}
+	for _, id := range spare {
+		spareCounts[id] = base.ShardCount(id)
+	}
+	by.Assigned = map[shardmap.Shard]shardmap.NodeID{}
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		owner, pin := base.Owner(s), by.Pins[s]
 		keeps := has(members, owner) && !by.GraduallyDrained[owner] && (!by.Emptied[owner] || by.Paused) && !drainsAll(members, owner, by)
 		to := owner
+		ableSpares, _ := ableFor(s, members, reports, by, spareCounts)
+		if len(failed) > 0 && len(able) == 0 && (!keeps || slices.Contains(failed, owner)) && !by.Paused {
+			if slices.Contains(spare, owner) && !slices.Contains(failed, owner) {
+				by.Assigned[s] = owner
+				continue
+			}
+			if len(ableSpares) > 0 {
+				to = slices.MinFunc(ableSpares, func(a, b shardmap.NodeID) int { return spareCounts[a] - spareCounts[b] })
+				by.Assigned[s] = to
+				spareCounts[to]++
+				continue
+			}
+		}
 		switch {
 		case len(failed) == 0, pin.Node != "" && slices.Contains(able, pin.Node):
 			continue // nothing follows, or an operator wants it where it can be
@@ -117,8 +136,11 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 // checkRelocated checks what a proposal does with shards that apps fail to acquire: none moves
 // to a node that reports it, and none stays at such a node if another may own it, unless its
 // owner temporarily keeps busy shards, or keeps the shard because of a safe drain.
-func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
-	counts := map[shardmap.NodeID]int{}
+func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy, spare []shardmap.NodeID) {
+	counts, spareCounts := map[shardmap.NodeID]int{}, map[shardmap.NodeID]int{}
+	for _, id := range spare {
+		spareCounts[id] = 0
+	}
 	for _, m := range members {
 		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Restarting[m.ID] && !by.GraduallyDrained[m.ID] && !by.Emptied[m.ID] && !by.DrainsAll(m) {
 			counts[m.ID] = 0
@@ -131,12 +153,20 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 			if slices.Contains(failed, was) && was != is {
 				w.cover.relocated++
 			}
+			if len(failed) > 0 && slices.Contains(spare, is) && !slices.Contains(failed, is) {
+				w.cover.substitutes++
+			}
 			continue
 		}
+		ableSpares, _ := ableFor(s, members, reports, by, spareCounts)
+		isBound := by.Restarting[was] || by.GraduallyDrained[was]
+		wasServed := (!by.Emptied[was] || slices.Contains(spare, was)) && !slices.Contains(failed, was)
 		switch {
+		case len(ableSpares) > 0 && !isBound:
+			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v without the role may have it", p.Epoch(), s, is, ableSpares)
 		case len(able) > 0:
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
-		case has(members, was) && was != is && !by.GraduallyDrained[was] && !by.Emptied[was] && !drainsAll(members, was, by):
+		case has(members, was) && was != is && !by.GraduallyDrained[was] && wasServed && !drainsAll(members, was, by):
 			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
 		default:
 			w.cover.unrelocated++

@@ -60,7 +60,7 @@ type coverage struct {
 	spokes, majorities, unreached, reached             int
 	laterReturns                                       int
 	marked, unmarked, markedRestarts                   int
-	roleMoves, roleMissing                             int
+	roleMoves, roleMissing, substitutes                int
 	suspicions, suspicionCampaigns, hangs, splits      int
 	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
@@ -252,6 +252,7 @@ func (c *coverage) counters() []counter {
 		{"restarts in place that a mark ended", &c.markedRestarts, true},
 		{"shards that move under a restriction to a role", &c.roleMoves, false},
 		{"maps proposed while no node with the role can get shards", &c.roleMissing, false},
+		{"shards at nodes without the role because no app with it acquires them", &c.substitutes, true},
 		{"shards that left an app which caches", &c.departures, false},
 		{"shards that returned to such an app because no other node could own them", &c.staleReturns, false},
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},

@@ -65,7 +65,7 @@ func (r *needlessRound) assign(reports map[shardmap.NodeID]appReport, idle ...sh
 	for _, shard := range idle {
 		placement.IdleShards[shard] = true
 	}
-	return shardmap.Assign(r.before.Committed(), r.members, relocated(r.before.Committed(), r.members, reports, placement))
+	return shardmap.Assign(r.before.Committed(), r.members, relocated(r.before.Committed(), r.members, reports, placement, nil))
 }
 
 // check returns what the checks of the simulation report about a second proposal.

@@ -236,13 +236,13 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
 		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
 			for _, roles := range e.roleVariants(policy.Role) {
-				restricted := restricted(policy.Role, members, roles, reports, by)
-				placement := relocated(base, members, reports, restricted)
+				restricted, spare := restricted(policy.Role, members, roles, reports, by)
+				placement := relocated(base, members, reports, restricted, spare)
 				if !p.HasSameOwners(shardmap.Assign(base, members, placement)) {
 					continue
 				}
 				if !isAssigned {
-					w.checkRelocated(base, p, members, reports, restricted)
+					w.checkRelocated(base, p, members, reports, restricted, spare)
 				}
 				isAssigned = true
 				isNeedless = isNeedless && onlyIdleShardsDiffer(before, members, placement)

@@ -51,21 +51,26 @@ func (q *queuedPolicy) roleVariants(role string) []nodeRoles {
 	return []nodeRoles{q.roles, q.earlierRoles}
 }
 
-// restricted adds the effect of a restriction to a role on a map of the given members to a policy.
-func restricted(role string, members []shardmap.Member, roles nodeRoles, reports map[shardmap.NodeID]appReport, by shardmap.Policy) shardmap.Policy {
+// restricted adds the effect of a restriction to a role on a map of the given members to a policy. spare are the members
+// without the role that could get shards.
+func restricted(role string, members []shardmap.Member, roles nodeRoles, reports map[shardmap.NodeID]appReport, by shardmap.Policy) (result shardmap.Policy, spare []shardmap.NodeID) {
 	if role == "" {
-		return by
+		return by, nil
 	}
 	var owners, lacking, unknown []shardmap.NodeID
 	for _, m := range members {
 		_, isKnown := roles[m.ID]
+		isOpen := !by.Cordoned[m.ID] && !reports[m.ID].unable && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m)
+		if isKnown && isOpen && !by.Restarting[m.ID] && !roles.has(m.ID, role) {
+			spare = append(spare, m.ID)
+		}
 		switch {
 		case by.Restarting[m.ID]: // it keeps its shards
 		case !isKnown:
 			unknown = append(unknown, m.ID)
 		case !roles.has(m.ID, role):
 			lacking = append(lacking, m.ID)
-		case !by.Cordoned[m.ID] && !reports[m.ID].unable && !by.GraduallyDrained[m.ID] && !by.DrainsAll(m):
+		case isOpen:
 			owners = append(owners, m.ID)
 		}
 	}
@@ -84,7 +89,7 @@ func restricted(role string, members []shardmap.Member, roles nodeRoles, reports
 	for _, id := range lacking {
 		by.Emptied[id] = len(owners) > 0
 	}
-	return by
+	return by, spare
 }
 
 // checkRoles checks that a proposal moves no shard to a member without the role, while another member has it and may
@@ -97,11 +102,12 @@ func (w *world) checkRoles(before, after *ack.State, e *logEntry) {
 	always := func(id shardmap.NodeID) bool {
 		return !slices.ContainsFunc(e.roleVariants(policy.Role), func(roles nodeRoles) bool { return !roles.has(id, policy.Role) })
 	}
-	i := slices.IndexFunc(p.Members(), func(m shardmap.Member) bool {
+	isOpen := func(m shardmap.Member) bool {
 		isUnable := e.reports[m.ID].unable || e.heard == m.ID && e.earlier.unable
 		isClosed := policy.Cordoned[m.ID] || policy.IsDraining(m.ID) || policy.DrainsAll(m.ID, m.Instances) || before.Restarting(m.ID)
 		return always(m.ID) && !isUnable && !isClosed && !e.stage.left[m.ID]
-	})
+	}
+	i := slices.IndexFunc(p.Members(), isOpen)
 	if i < 0 {
 		w.cover.roleMissing++
 		return
@@ -112,6 +118,16 @@ func (w *world) checkRoles(before, after *ack.State, e *logEntry) {
 		}
 		w.cover.roleMoves++
 		if slices.ContainsFunc(e.roleVariants(policy.Role), func(roles nodeRoles) bool { return roles.has(move.To, policy.Role) }) {
+			continue
+		}
+		// A node without the role may own a shard that no app with the role acquires.
+		mayAcquire := func(m shardmap.Member) bool {
+			isReported := slices.Contains(e.reports[m.ID].failed, move.Shard) || e.heard == m.ID && slices.Contains(e.earlier.failed, move.Shard)
+			isBarred := before.IsBarred(m.ID, move.Shard)
+			return isOpen(m) && !isReported && !isBarred
+		}
+		isReported := slices.ContainsFunc(slices.Collect(maps.Values(e.reports)), func(r appReport) bool { return slices.Contains(r.failed, move.Shard) })
+		if (isReported || slices.Contains(e.earlier.failed, move.Shard)) && !slices.ContainsFunc(p.Members(), mayAcquire) {
 			continue
 		}
 		w.fail("role: %d moves shard %d to %s, which is not known to have the role %s, and %s has it", p.Epoch(), move.Shard, move.To, policy.Role, p.Members()[i].ID)

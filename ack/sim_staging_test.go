@@ -203,7 +203,8 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 	if e.stage.pauses {
 		w.fail("staging: %d is one of several, and each pauses the cluster", p.Epoch())
 	}
-	final := shardmap.Assign(base, members, relocated(base, members, e.reports, restricted(policy.Role, members, e.roles, e.reports, *by)))
+	underRole, spare := restricted(policy.Role, members, e.roles, e.reports, *by)
+	final := shardmap.Assign(base, members, relocated(base, members, e.reports, underRole, spare))
 	idle := map[shardmap.Shard]bool{}
 	maps.Copy(idle, by.IdleShards)
 	by.DefersMoves, by.IdleShards = e.stage.deferred, idle

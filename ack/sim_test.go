@@ -150,8 +150,8 @@ func mixes() []*simMix {
 			kinds: kinds("spoke 12, spoke-flap 4, star 4, pair 3, bridge 4, halves 1, isolate 2, one-way 2, elect 4, depose 3, kill 4, leave 2, sick 2, pause 3, hold 2, noise 2, stall 1, policy 3, weight 1, join 2, compact 2, wipe 1, restart 1"),
 		},
 		{
-			name: "roles", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, hooks: 20, caches: 30, instances: 20,
-			kinds: kinds("role 14, role-restart 10, policy 4, mark 2, pause-loss 1, kill 4, leave 3, sick 3, restart 3, isolate 3, one-way 1, depose 3, elect 4, hold 2, compact 3, join 3, pause 2, weight 2, remove 1, wipe 1"),
+			name: "roles", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, hooks: 40, caches: 30, instances: 20,
+			kinds: kinds("role 14, app-ill 5, role-restart 10, policy 4, mark 2, pause-loss 1, kill 4, leave 3, sick 3, restart 3, isolate 3, one-way 1, depose 3, elect 4, hold 2, compact 3, join 3, pause 2, weight 2, remove 1, wipe 1"),
 		},
 		{
 			name: "quiet", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 8}, gaps: long, quiet: true,

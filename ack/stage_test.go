@@ -93,6 +93,9 @@ type actor struct {
 	roles []string
 	// releaseTime is the additional time that its acknowledgements may take because of hooks.
 	releaseTime time.Duration
+	// unacquired are shards that its app has failed to acquire. acquiresNone means that it acquires no shard.
+	unacquired   []shardmap.Shard
+	acquiresNone bool
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -405,6 +408,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 		a.keeps.Proposal = hb.Acked
 		hb.ReleasesDigest, hb.ReleaseTime = a.keeps.Digest(), 4*time.Second
 	}
+	hb.UnacquiredShards, hb.AcquiresNone = a.unacquired, a.acquiresNone
 	hb.ReleaseTime = max(hb.ReleaseTime, a.releaseTime)
 	a.last = hb
 	l := s.leaders[a.follows]

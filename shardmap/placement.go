@@ -40,6 +40,7 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
 	if len(active) > 0 {
 		pl.releaseIdle(policy)
 		pl.releaseEmptied(policy, active)
+		pl.fixAssigned(policy)
 	}
 	pl.fixOwners(func(owner int16) bool { return pl.excluded[owner] })
 	if len(active) == 0 {
@@ -125,10 +126,30 @@ func (pl *placement) releaseEmptied(policy Policy, active []int16) {
 	}
 }
 
-// fixOwners fixes each shard to its owner, if match returns true for the owner.
+// fixAssigned fixes the shards in Policy.Assigned to their owners.
+func (pl *placement) fixAssigned(policy Policy) {
+	if policy.Paused {
+		return
+	}
+	mustStay := func(i int) bool {
+		id := pl.shardMap.members[i].ID
+		return policy.Restarting[id] || policy.GraduallyDrained[id]
+	}
+	for _, assigned := range slices.Sorted(maps.Keys(policy.Assigned)) {
+		shard, i := int(assigned), pl.shardMap.memberIndex(policy.Assigned[assigned])
+		if shard >= len(pl.stage) || i == noOwner || mustStay(i) {
+			continue
+		}
+		if owner := pl.shardMap.owners[shard]; owner == noOwner || !mustStay(int(owner)) {
+			pl.fixOwner(shard, int16(i))
+		}
+	}
+}
+
+// fixOwners fixes each shard to its owner, if match returns true for the owner and the shard is not fixed yet.
 func (pl *placement) fixOwners(match func(owner int16) bool) {
 	for shard, owner := range pl.shardMap.owners {
-		if owner != noOwner && match(owner) {
+		if owner != noOwner && pl.stage[shard] != stageFixed && match(owner) {
 			pl.fixOwner(shard, owner)
 		}
 	}

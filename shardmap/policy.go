@@ -20,6 +20,10 @@ type Policy struct {
 	// member can own these and is not barred from them. While moves are paused, and in GraduallyDrained
 	// or Restarting, they keep their shards like any other member there.
 	Emptied map[NodeID]bool
+	// Assigned contains the owners of shards that are placed before all others. Such an owner may be in Cordoned or in
+	// Emptied. An entry has no effect while moves are paused, if its node is not a member, or if its node or the
+	// present owner is in Restarting or GraduallyDrained.
+	Assigned map[Shard]NodeID
 	// IdleShards contains the shards that are not in use. It matters only for owners in
 	// GraduallyDrained or DefersMoves.
 	IdleShards map[Shard]bool

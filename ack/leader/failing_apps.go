@@ -9,16 +9,23 @@ import (
 
 // avoidFailingApps adapts the policy of the next map to acquire failures. A failing shard
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
-// there. Without such a member it stays where it is. The caller must call cordonFailingApps and restrictToRole before.
-func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy) {
+// there. If no member with the required role can acquire the shard, a member without the role owns it for now. Without
+// any such member the shard stays where it is. The caller must call cordonFailingApps and restrictToRole before.
+func (pi *placementInputs) avoidFailingApps(placement *shardmap.Policy, groups roleGroups) {
 	failing := pi.failingShards()
 	if len(failing) == 0 {
 		return
 	}
 	relocation := newRelocation(placement, pi.state.Committed(), pi.members)
+	substitutes := relocation.forSubstitutes(pi.state.Committed(), groups)
 	placement.Pins, placement.PinFallbacks = maps.Clone(placement.Pins), maps.Clone(placement.PinFallbacks)
 	for _, shard := range slices.Sorted(maps.Keys(failing)) {
 		owner := pi.state.Committed().Owner(shard)
+		if to := substitutes.substituteFor(relocation, shard, owner, failing[shard]); to != "" {
+			setKey(&placement.Assigned, shard, to)
+			substitutes.countMove(owner, to)
+			continue
+		}
 		if to := relocation.target(shard, owner, failing[shard]); to != "" {
 			setKey(&placement.Pins, shard, shardmap.Pin{Node: to})
 			delete(placement.PinFallbacks, shard)
@@ -76,6 +83,30 @@ func newRelocation(placement *shardmap.Policy, committed *shardmap.Map, members 
 		}
 	}
 	return r
+}
+
+// forSubstitutes returns the relocation to the members without the role to which an operator has restricted shards.
+func (rl *relocation) forSubstitutes(committed *shardmap.Map, groups roleGroups) *relocation {
+	r := &relocation{placement: rl.placement, members: rl.members, shardCounts: map[shardmap.NodeID]int{}}
+	for _, id := range groups.substitutes {
+		r.shardCounts[id] = committed.ShardCount(id)
+	}
+	return r
+}
+
+// substituteFor returns the member without the role that should own a shard which the apps of the nodes in failing have
+// failed to acquire. It returns "" if a member that regular can choose may acquire the shard, or if there is no substitute.
+func (rl *relocation) substituteFor(regular *relocation, shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
+	if len(rl.shardCounts) == 0 || rl.placement.Paused {
+		return ""
+	}
+	if regular.canKeep(owner) && !failing[owner] || regular.leastLoaded(shard, failing, rl.placement.Pins[shard].Zone) != "" {
+		return ""
+	}
+	if _, isSubstitute := rl.shardCounts[owner]; isSubstitute && !failing[owner] {
+		return owner
+	}
+	return rl.leastLoaded(shard, failing, rl.placement.Pins[shard].Zone)
 }
 
 // target returns the member that should own a shard which the apps of the nodes in failing have failed to acquire.

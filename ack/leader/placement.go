@@ -42,8 +42,8 @@ func (pi *placementInputs) placement() shardmap.Policy {
 	placement.IdleShards = pi.idle.shards
 	placement.Barred = pi.state.BarredShards()
 	pi.cordonFailingApps(&placement)
-	pi.restrictToRole(&placement)
-	pi.avoidFailingApps(&placement)
+	groups := pi.restrictToRole(&placement)
+	pi.avoidFailingApps(&placement, groups)
 	placement.KeptShards = pi.keptShards
 	return placement
 }

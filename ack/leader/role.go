@@ -12,8 +12,8 @@ import (
 type roleGroups struct {
 	// owners have the role, and may get further shards.
 	owners []shardmap.NodeID
-	// lacking do not have the role.
-	lacking []shardmap.NodeID
+	// lacking do not have the role. substitutes are those of them that could get further shards.
+	lacking, substitutes []shardmap.NodeID
 	// unknown have not sent a heartbeat to this leader, so their roles are unknown.
 	unknown []shardmap.NodeID
 }
@@ -24,15 +24,16 @@ type roleGroups struct {
 // shards get an owner.
 //
 // A new leader moves only orphaned shards before it has the roles of all members.
-func (pi *placementInputs) restrictToRole(placement *shardmap.Policy) {
-	groups := pi.groupByRole(placement)
+func (pi *placementInputs) restrictToRole(placement *shardmap.Policy) (groups roleGroups) {
+	groups = pi.groupByRole(placement)
 	placement.Paused = placement.Paused || len(groups.unknown) > 0
 	if len(groups.owners) == 0 {
 		placement.Cordoned = withNodes(placement.Cordoned, groups.lacking)
-		return
+		return groups
 	}
 	placement.Cordoned = withNodes(placement.Cordoned, groups.unknown)
 	placement.Emptied = withNodes(nil, groups.lacking)
+	return groups
 }
 
 // withNodes returns the set with further nodes. It does not modify the given set.
@@ -61,6 +62,9 @@ func (pi *placementInputs) groupByRole(placement *shardmap.Policy) (groups roleG
 			groups.unknown = append(groups.unknown, member.ID)
 		case node.lacksRole(pi.inputs):
 			groups.lacking = append(groups.lacking, member.ID)
+			if mayReceive {
+				groups.substitutes = append(groups.substitutes, member.ID)
+			}
 		case mayReceive:
 			groups.owners = append(groups.owners, member.ID)
 		}
