@@ -18,19 +18,25 @@ import (
 //   - the only address of the machine
 //
 // If several addresses are possible, it returns an error that lists them. If advertise has no
-// port, the port of bind is used. Other ports of the node may use this function as well.
+// port, the port of bind is used. If advertise has only a port, the host of bind is not used: the
+// last two rules select the address. Other ports of the node may use this function as well.
 func Advertise(ctx context.Context, bind, advertise string, join []string, resolver Resolver) (netip.AddrPort, error) {
 	host, port := splitHostPort(bind)
+	portSource := fmt.Sprintf("listening address %q", bind)
 	if advertise != "" {
 		advertisedHost, advertisedPort := splitHostPort(advertise)
 		host = advertisedHost
 		if advertisedPort != "" {
 			port = advertisedPort
+			portSource = fmt.Sprintf("advertised address %q", advertise)
 		}
+	}
+	if port == "" {
+		return netip.AddrPort{}, fmt.Errorf("gossip: the %s has no port", portSource)
 	}
 	portNumber, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("gossip: address %q: port: %w", bind+advertise, err)
+		return netip.AddrPort{}, fmt.Errorf("gossip: %q in the %s is not a port: must be 0 to 65535", port, portSource)
 	}
 	ip, err := advertiseHost(ctx, host, join, resolver)
 	if err != nil {

@@ -50,9 +50,20 @@ func TestAdvertise(t *testing.T) {
 			t.Errorf("Advertise(%q, %q, %v) = %v, %v, want %s", c.bind, c.advertise, c.join, got, err, c.want)
 		}
 	}
-	for _, bad := range []string{"127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"} {
-		if got, err := Advertise(t.Context(), bad, "", nil, fixed{}); err == nil {
-			t.Errorf("Advertise(%q) = %v", bad, got)
+}
+
+// An error about a port names the port and the address that contains it.
+func TestAdvertiseRejectsInvalidPort(t *testing.T) {
+	for _, c := range []struct{ bind, advertise, want string }{
+		{"127.0.0.1", "", `gossip: the listening address "127.0.0.1" has no port`},
+		{"127.0.0.1", "10.0.0.1", `gossip: the listening address "127.0.0.1" has no port`},
+		{"127.0.0.1:x", "", `gossip: "x" in the listening address "127.0.0.1:x" is not a port: must be 0 to 65535`},
+		{":99999", "10.0.0.1", `gossip: "99999" in the listening address ":99999" is not a port: must be 0 to 65535`},
+		{":7946", "10.0.0.1:x", `gossip: "x" in the advertised address "10.0.0.1:x" is not a port: must be 0 to 65535`},
+		{":x", "[2001:db8::1]:-1", `gossip: "-1" in the advertised address "[2001:db8::1]:-1" is not a port: must be 0 to 65535`},
+	} {
+		if got, err := Advertise(t.Context(), c.bind, c.advertise, nil, fixed{}); err == nil || err.Error() != c.want {
+			t.Errorf("Advertise(%q, %q) = %v, %v, want %s", c.bind, c.advertise, got, err, c.want)
 		}
 	}
 }
