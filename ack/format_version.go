@@ -29,9 +29,16 @@ func (v FormatVersion) HasInstances() bool { return v >= InstancesFormatVersion 
 // several nodes. Changes of an earlier format version are encoded without them.
 const ReasonsFormatVersion FormatVersion = 3
 
-// HasReasons reports whether data of this format version contains the reasons of operators, and the
-// fallbacks of pins.
+// HasReasons reports whether data of this format version contains the reasons of operators.
 func (v FormatVersion) HasReasons() bool { return v >= ReasonsFormatVersion }
+
+// HasPinFallbacks reports whether data of this format version contains the fallbacks of pins. They were
+// added with the reasons.
+func (v FormatVersion) HasPinFallbacks() bool { return v >= ReasonsFormatVersion }
+
+// HasFailedMarks reports whether data of this format version can mark nodes as failed. The marks were
+// added with the reasons.
+func (v FormatVersion) HasFailedMarks() bool { return v >= ReasonsFormatVersion }
 
 // PeerReportsFormatVersion is the first format version in which heartbeats can contain unreachable nodes,
 // and log entries can exclude such nodes.

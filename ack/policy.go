@@ -297,7 +297,7 @@ func (s *State) CheckChanges(changes []Change) error {
 	if len(changes) > MaxChanges {
 		return ErrPolicyFull
 	}
-	if err := s.checkFormatVersionOf(changes); err != nil {
+	if err := s.checkFormatVersion(changes); err != nil {
 		return err
 	}
 	if _, _, err := decodeCommand(EncodePolicyChange(s.formatVersion, PolicyEntry{Changes: changes})); err != nil {
@@ -312,14 +312,14 @@ func (s *State) CheckChanges(changes []Change) error {
 	return nil
 }
 
-// checkFormatVersionOf returns ErrChange, with the required format version, if a change needs a higher format version than
-// the one in force.
-func (s *State) checkFormatVersionOf(changes []Change) error {
-	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, func(change Change) bool { return len(change.Fallbacks) > 0 }) {
+// checkFormatVersion returns ErrChange, with the required format version, if a change needs a higher format version than
+// the one in force. Otherwise its encoding would lose parts of the change, or nodes of an earlier version could not read it.
+func (s *State) checkFormatVersion(changes []Change) error {
+	if !s.formatVersion.HasPinFallbacks() && slices.ContainsFunc(changes, func(change Change) bool { return len(change.Fallbacks) > 0 }) {
 		return fmt.Errorf("%w: a pin to several nodes needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
 	}
 	marksNode := func(change Change) bool { return change.Kind == ChangeMarkFailed }
-	if !s.formatVersion.HasReasons() && slices.ContainsFunc(changes, marksNode) {
+	if !s.formatVersion.HasFailedMarks() && slices.ContainsFunc(changes, marksNode) {
 		return fmt.Errorf("%w: mark-failed needs format version %d: run `shardway upgrade status`", ErrChange, ReasonsFormatVersion)
 	}
 	restrictsToRole := func(change Change) bool { return change.Kind == ChangeRole }
@@ -353,7 +353,7 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 		case ChangePin:
 			w.uint(uint64(change.Shard))
 			w.writePin(shardmap.Pin{Node: change.Node, Zone: change.Zone})
-			if w.version().HasReasons() {
+			if w.version().HasPinFallbacks() {
 				w.writeFallbacks(change.Fallbacks)
 			}
 		case ChangeUnpin:
@@ -391,7 +391,7 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 			change.Node = r.readInstanceID()
 		case ChangeCordon, ChangeForgetNode, ChangeMarkFailed:
 			change.Node = r.readNode()
-			if change.Kind == ChangeMarkFailed && !r.version.HasReasons() {
+			if change.Kind == ChangeMarkFailed && !r.version.HasFailedMarks() {
 				r.fail("a mark as failed in a format version without marks")
 			}
 		case ChangeDrain:
@@ -406,7 +406,7 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 			change.Shard = r.readShard()
 			pin := r.readPin()
 			change.Node, change.Zone = pin.Node, pin.Zone
-			if r.version.HasReasons() {
+			if r.version.HasPinFallbacks() {
 				change.Fallbacks = r.readFallbacks(pin, 0)
 			}
 		case ChangeUnpin:

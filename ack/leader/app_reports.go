@@ -48,9 +48,10 @@ type HeldBack struct {
 	Shards int
 }
 
-// heldBackByReturns returns the nodes that would own more shards than want gives them if all
-// apps had restarted, ordered by id. It computes a map without the bars on returning shards.
-func (pi *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
+// heldBackByReturns returns the nodes that would own more shards than target gives them if all
+// apps had restarted, ordered by id. A shard must not return to an app that may still hold an old
+// copy of it. To find the affected nodes, this method computes a map without that restriction.
+func (pi *placementInputs) heldBackByReturns(target *shardmap.Map) []HeldBack {
 	placement := pi.placement()
 	if placement.Barred == nil || len(pi.members) == 0 {
 		return nil
@@ -59,7 +60,7 @@ func (pi *placementInputs) heldBackByReturns(want *shardmap.Map) []HeldBack {
 	unbarred := pi.assign(placement)
 	var held []HeldBack
 	for _, member := range unbarred.Members() {
-		more := unbarred.ShardCount(member.ID) - want.ShardCount(member.ID)
+		more := unbarred.ShardCount(member.ID) - target.ShardCount(member.ID)
 		if more > 0 && pi.state.ReturnsNeedRestart(member.ID) {
 			held = append(held, HeldBack{Node: member.ID, Shards: more})
 		}
