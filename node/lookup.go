@@ -79,8 +79,8 @@ func (n *Node) IsOwner(shard int) bool {
 	return !state.HasOpenProposal() || state.Proposed().HasSameOwner(state.Committed(), shardmap.Shard(shard))
 }
 
-// Nodes returns all nodes that this node knows, sorted by ID, without a request to the leader. The node must have
-// started.
+// Nodes returns all nodes that this node knows, sorted by ID. It sends no request to the leader, so it works without
+// one. The node must have started.
 func (n *Node) Nodes() []api.Node {
 	state := n.router.State()
 	nodes := n.api.Nodes(state, nil)
@@ -92,7 +92,7 @@ func (n *Node) Nodes() []api.Node {
 	return nodes
 }
 
-// PresentNodes returns the nodes whose processes run according to gossip, as the events of nodes report them.
+// PresentNodes returns the nodes whose processes run according to gossip. The events of nodes report the same set.
 func (n *Node) PresentNodes() (nodes []string) {
 	for _, member := range n.gossip.Members() {
 		if member.Node && (member.Status == gossip.Alive || member.Status == gossip.Leaving) {
@@ -102,13 +102,14 @@ func (n *Node) PresentNodes() (nodes []string) {
 	return nodes
 }
 
-// MapEpochs returns the epochs of the newest proposed map and of the map in force.
+// MapEpochs returns the epochs of the newest proposed map and of the committed map.
 func (n *Node) MapEpochs() (proposed, committed uint64) {
 	state := n.router.State()
 	return uint64(state.Proposed().Epoch()), uint64(state.Committed().Epoch())
 }
 
-// ClusterState returns the state of the cluster, as the events report it. isKnown is false before the first one.
+// ClusterState returns the state of the cluster, which is also in the events. isKnown is false before the first
+// check of the cluster has finished.
 func (n *Node) ClusterState() (state string, isKnown bool) {
 	current := n.monitor.Result().ClusterState
 	return current.String(), current != 0

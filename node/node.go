@@ -447,7 +447,7 @@ func (n *Node) monitorOptions() findings.Options {
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
 		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
 		AddressChanges:   n.addressChanges.List,
-		FailingProcesses: n.processes.failing,
+		FailingProcesses: n.processes.failureSummary,
 		Webhook:          n.webhook.Status,
 		RequestIdentity: func(ctx context.Context, node string) error {
 			_, err := peerClient{n.client}.RequestIdentity(ctx, node)

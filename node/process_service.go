@@ -21,9 +21,9 @@ func (service *processService) hashOfKey(key string) string {
 	return fmt.Sprintf("%016x", shardkey.Hash(service.hasher.Key(), []byte(key)))
 }
 
-// failing counts the keys or shards whose process fails repeatedly, and returns the error of
-// the process that has failed most often. A nil service has none.
-func (service *processService) failing() (count int, worstError string) {
+// failureSummary returns the number of keys or shards with a repeatedly failing process, and the error
+// of the process with the most failures. A nil service has no failures.
+func (service *processService) failureSummary() (count int, worstError string) {
 	if service == nil {
 		return 0, ""
 	}
@@ -46,19 +46,20 @@ func (service *processService) Processes() api.ProcessList {
 		if !info.StartedAt.IsZero() {
 			process.StartedAt = &info.StartedAt
 		}
-		process.KeyHash, process.Key = service.shownKey(info.Key)
+		process.KeyHash, process.Key = service.visibleKey(info.Key)
 		list.Processes = append(list.Processes, process)
 	}
 	for _, failure := range service.supervisor.Failures() {
 		failing := api.FailingProcess{Shard: uint32(failure.Shard), Failures: failure.Count, Error: failure.Reason}
-		failing.KeyHash, failing.Key = service.shownKey(failure.Key)
+		failing.KeyHash, failing.Key = service.visibleKey(failure.Key)
 		list.Failing = append(list.Failing, failing)
 	}
 	return list
 }
 
-// shownKey returns the hash of a key, and the key itself if operators may read keys. Both are empty without a key.
-func (service *processService) shownKey(key string) (hash, text string) {
+// visibleKey returns the hash of a key, and the key itself if operators may read keys. Keys can be personal data, so
+// the configuration decides. Both results are empty without a key.
+func (service *processService) visibleKey(key string) (hash, text string) {
 	if key == "" {
 		return "", ""
 	}

@@ -47,8 +47,8 @@ type leaderRequests struct {
 	monitor        *findings.Monitor
 }
 
-// handlers returns the handlers by kind. While this node does not lead, those in asLeader reply
-// control.ErrNotLeader.
+// handlers returns the handler of each kind of request. Handlers that asLeader has wrapped return
+// control.ErrNotLeader if this node is not the leader, so that the requesting node asks the new one.
 func (s leaderRequests) handlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
 		control.NodeViews: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {

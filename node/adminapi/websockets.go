@@ -37,6 +37,11 @@ func (w *WebSockets) LocalReport() WebSocketReport {
 	return report
 }
 
+// decodeEntry returns the counts in an entry of a WebSocketReport.
+func decodeEntry(entry [5]int) proxy.ShardWebSockets {
+	return proxy.ShardWebSockets{Shard: shardmap.Shard(entry[0]), Attached: entry[1], Detached: entry[2], Resumable: entry[3], Plain: entry[4]}
+}
+
 // localCounts counts the long-lived connections of this node.
 func (w *WebSockets) localCounts() api.SocketCounts {
 	total := api.SocketCounts{App: w.proxy.CountUpgraded(), Streams: w.proxy.ResumableStreams()}
@@ -47,38 +52,41 @@ func (w *WebSockets) localCounts() api.SocketCounts {
 	return total
 }
 
-// Sockets asks all alive nodes for their WebSockets, at most once in control.CacheTime. The result lists the
-// nodes that did not respond in time.
+// Sockets asks all alive nodes for their WebSockets, at most once per control.CacheTime, because each call costs a
+// request to every node. The result lists the nodes that did not respond in time.
 func (w *WebSockets) Sockets(ctx context.Context) api.SocketList {
 	return w.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
 		return mergeWebSockets(queryNodes(ctx, w.nodes, control.Request{Kind: control.WebSocketCounts}, w.LocalReport, WebSocketReport{}))
 	})
 }
 
-// mergeWebSockets merges the reports of all nodes.
+// mergeWebSockets merges the reports of all nodes into counts per node and per shard. A resumable WebSocket can be in
+// two reports: that of the node with the client connection, and that of the owner with the upstream connection. The
+// counts of a shard therefore contain only client connections and plain upgraded connections.
 func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) api.SocketList {
 	list := api.SocketList{Unresponsive: unresponsive}
-	byShard := map[int]*api.ShardSockets{}
+	byShard := map[shardmap.Shard]*api.ShardSockets{}
 	for node, report := range reports {
 		nodeCounts := api.NodeSockets{Node: node}
 		for _, entry := range report {
-			number, attached, detached, resumable, plain := entry[0], entry[1], entry[2], entry[3], entry[4]
-			shard := byShard[number]
+			counts := decodeEntry(entry)
+			shard := byShard[counts.Shard]
 			if shard == nil {
-				shard = &api.ShardSockets{Shard: uint32(number)}
-				byShard[number] = shard
+				shard = &api.ShardSockets{Shard: uint32(counts.Shard)}
+				byShard[counts.Shard] = shard
 			}
-			shard.Attached += attached
-			shard.Detached += detached
-			shard.Plain += plain
-			nodeCounts.Attached += attached
-			nodeCounts.Detached += detached
-			nodeCounts.App += resumable + plain
+			shard.Attached += counts.Attached
+			shard.Detached += counts.Detached
+			shard.Plain += counts.Plain
+			nodeCounts.Attached += counts.Attached
+			nodeCounts.Detached += counts.Detached
+			nodeCounts.App += counts.Resumable + counts.Plain
 		}
 		list.Nodes = append(list.Nodes, nodeCounts)
 	}
 	for _, shard := range byShard {
-		if shard.Attached+shard.Detached+shard.Plain > 0 { // if there is only an upstream connection, another node has the client
+		// Without these counts, only upstream connections are known, because the report of the clients' node is missing.
+		if shard.Attached+shard.Detached+shard.Plain > 0 {
 			list.Shards = append(list.Shards, *shard)
 		}
 	}

@@ -33,7 +33,7 @@ type Campaigner struct {
 }
 
 // MissedLeader returns the last leader that this node campaigned against or whose process exited, or an empty
-// string.
+// string. The event leader-lost uses it to distinguish a leader that failed from one that another server replaced.
 func (c *Campaigner) MissedLeader() string {
 	if node := c.missedLeader.Load(); node != nil {
 		return *node
@@ -42,8 +42,8 @@ func (c *Campaigner) MissedLeader() string {
 }
 
 // OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's timeout. It
-// has no effect if a leader other than node is known. Voters campaign in the order of their IDs, stagger apart, so
-// that they do not split the vote. If another voter has already started an election when it is this voter's turn,
+// has no effect if a leader other than node is known. Voters campaign in the order of their IDs, at intervals of
+// stagger, so that they do not split the vote. If another voter has already started an election when it is this voter's turn,
 // this voter waits for stagger once more, because the other voter cannot be elected if it lacks entries that this
 // voter has.
 func (c *Campaigner) OnLeaderEnded(node string) {
@@ -55,10 +55,10 @@ func (c *Campaigner) OnLeaderEnded(node string) {
 	term := c.Raft.Term()
 	time.AfterFunc(time.Duration(rank)*stagger, func() {
 		if c.Raft.Term() == term {
-			c.campaignUnlessWon(node)
+			c.campaignIfNoNewLeader(node)
 			return
 		}
-		time.AfterFunc(stagger, func() { c.campaignUnlessWon(node) })
+		time.AfterFunc(stagger, func() { c.campaignIfNoNewLeader(node) })
 	})
 }
 
@@ -68,8 +68,8 @@ func (c *Campaigner) anotherNodeLeads(previous string) bool {
 	return leader != "" && leader != previous
 }
 
-// campaignUnlessWon starts an election unless there is a leader other than previous, or this node is stopping.
-func (c *Campaigner) campaignUnlessWon(previous string) {
+// campaignIfNoNewLeader starts an election unless there is a leader other than previous, or this node is stopping.
+func (c *Campaigner) campaignIfNoNewLeader(previous string) {
 	term := c.Raft.Term()
 	if c.anotherNodeLeads(previous) || c.IsStopping() {
 		return

@@ -92,7 +92,7 @@ func (r *Raft) replaceInstance(inst *instance) {
 	}
 }
 
-// isStopping reports whether no instance may be started any more.
+// isStopping reports whether a new instance must not be started, because Raft is stopping or has failed.
 func (r *Raft) isStopping() bool {
 	select {
 	case <-r.stopped:

@@ -68,8 +68,9 @@ func (e LeaderEnd) Reason() string {
 // LeaderTracker records leader changes. Its methods may be called from any goroutine.
 type LeaderTracker struct {
 	ring *event.Ring
-	// end describes how the leadership of a node in a term ended. hasHigherTerm is set if Raft has a higher term now.
-	end func(leader string, term uint64, hasHigherTerm bool) LeaderEnd
+	// describeEnd returns how the leadership of a node in a term ended. hasHigherTerm is set if Raft has a higher term
+	// now.
+	describeEnd func(leader string, term uint64, hasHigherTerm bool) LeaderEnd
 
 	// mu protects the following fields, which describe the most recent leader event.
 	mu     sync.Mutex
@@ -78,14 +79,15 @@ type LeaderTracker struct {
 	lostAt time.Time // when this node noticed that it lost its own leadership; zero if it has not
 }
 
-// ownLossDelay is how long a node waits for a higher term before it reports the loss of its own leadership. A leader
-// that learns of a higher term steps down before it has written that term to disk.
-const ownLossDelay = 100 * time.Millisecond
+// lostQuorumDelay is how long a node waits for a higher term before it reports LostQuorum. A leader that learns of a
+// higher term steps down before it has written that term to disk. Without the delay, LostQuorum would be reported
+// instead of LostHigherTerm.
+const lostQuorumDelay = 100 * time.Millisecond
 
-// NewLeaderTracker returns a LeaderTracker that writes to ring. end describes how the leadership of a node in a term
-// ended; hasHigherTerm is set if Raft has a higher term now.
-func NewLeaderTracker(ring *event.Ring, end func(leader string, term uint64, hasHigherTerm bool) LeaderEnd) *LeaderTracker {
-	return &LeaderTracker{ring: ring, end: end}
+// NewLeaderTracker returns a LeaderTracker that writes to ring. describeEnd returns how the leadership of a node in a
+// term ended; hasHigherTerm is set if Raft has a higher term now.
+func NewLeaderTracker(ring *event.Ring, describeEnd func(leader string, term uint64, hasHigherTerm bool) LeaderEnd) *LeaderTracker {
+	return &LeaderTracker{ring: ring, describeEnd: describeEnd}
 }
 
 // Observe records a change of leader or term, as known to this node. currentTerm returns Raft's term, and currentLeader
@@ -99,13 +101,13 @@ func (t *LeaderTracker) Observe(currentTerm func() uint64, currentLeader func() 
 		return
 	}
 	if t.leader != "" && leader != t.leader {
-		end := t.end(t.leader, t.term, term > t.term)
+		end := t.describeEnd(t.leader, t.term, term > t.term)
 		reason := end.Reason()
-		if reason == LostQuorum && leader == "" { // a higher term may follow
+		if reason == LostQuorum && leader == "" { // Raft may still report a higher term, which is the true reason
 			if t.lostAt.IsZero() {
 				t.lostAt = time.Now()
 			}
-			if time.Since(t.lostAt) < ownLossDelay {
+			if time.Since(t.lostAt) < lostQuorumDelay {
 				return
 			}
 		}

@@ -54,7 +54,7 @@ func TestOwnLossWaitsForTheReason(t *testing.T) {
 		observe(3, "b")
 		observe(4, "a")
 		observe(4, "")
-		time.Sleep(ownLossDelay)
+		time.Sleep(lostQuorumDelay)
 		observe(4, "")
 		cursor, err := ring.Read("")
 		if err != nil {

@@ -32,7 +32,7 @@ type MapChangeOptions struct {
 // restarted node replays its log, the changes in it are history, so it records only the resulting map. Its methods
 // may be called from any goroutine.
 type MapChangeRecorder struct {
-	o MapChangeOptions
+	options MapChangeOptions
 
 	// mu protects the following fields.
 	mu                sync.Mutex
@@ -43,7 +43,9 @@ type MapChangeRecorder struct {
 }
 
 // NewMapChangeRecorder returns a MapChangeRecorder.
-func NewMapChangeRecorder(o MapChangeOptions) *MapChangeRecorder { return &MapChangeRecorder{o: o} }
+func NewMapChangeRecorder(o MapChangeOptions) *MapChangeRecorder {
+	return &MapChangeRecorder{options: o}
+}
 
 // openProposal is the newest proposal that this node has observed.
 type openProposal struct {
@@ -62,7 +64,8 @@ type epochTime struct {
 	at    time.Duration
 }
 
-// RecordProposed records that the leader loop submits a proposal. base is the epoch of the map that it changes.
+// RecordProposed records that the leader loop submits a proposal, which starts its first phase. base is the epoch of the
+// map that the proposal changes.
 func (c *MapChangeRecorder) RecordProposed(base shardmap.Epoch, now time.Duration) {
 	c.storeTime(&c.proposalSubmitted, base, now)
 }
@@ -79,8 +82,9 @@ func (c *MapChangeRecorder) storeTime(target *epochTime, epoch shardmap.Epoch, n
 	*target = epochTime{epoch, now}
 }
 
-// RecordRouted records the changes from state previous to state current, which this node now routes by. The states
-// between them are unknown: several log entries may have been applied.
+// RecordRouted records the changes from previous to current, after this node has begun to route requests by current.
+// The events therefore describe what requests observe, and not when an entry was written. The states between the two
+// are unknown, because several log entries may have been applied at once.
 func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +96,8 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 	isNewCommit := committed != previous.Committed().Epoch()
 	isAlreadyCommitted := committed == proposed // the newest proposal is no longer open
 	if isNewCommit {
-		if c.o.OnCommitted != nil && c.commitSubmitted.epoch == committed {
-			c.o.OnCommitted(len(shardmap.Diff(previous.Committed(), current.Committed())))
+		if c.options.OnCommitted != nil && c.commitSubmitted.epoch == committed {
+			c.options.OnCommitted(len(shardmap.Diff(previous.Committed(), current.Committed())))
 		}
 		switch {
 		case committed == c.open.epoch:
@@ -102,7 +106,7 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 		case isNewProposal && isAlreadyCommitted: // recorded below
 		default: // this node has not observed the proposal of this map
 			change := c.compare(previous.Committed(), current.Committed())
-			c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
+			c.options.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
 			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
 		}
 	}
@@ -112,11 +116,11 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 	isReplaced := previous.HasOpenProposal() && previous.Proposed().Epoch() == c.open.epoch && !isNewCommit
 	if isReplaced {
 		change := c.open.change
-		c.o.Ring.Add(event.Event{Kind: event.MapAbandoned, Epoch: uint64(c.open.epoch), Reason: ReasonLabel(current.ProposalReason()), Change: &change})
+		c.options.Ring.Add(event.Event{Kind: event.MapAbandoned, Epoch: uint64(c.open.epoch), Reason: ReasonLabel(current.ProposalReason()), Change: &change})
 		submitted := c.proposalSubmitted
 		isOwnProposal := submitted.epoch == committed && submitted.at >= c.open.observedAt
-		if c.o.OnAbandoned != nil && isOwnProposal {
-			c.o.OnAbandoned(ReasonLabel(current.ProposalReason()))
+		if c.options.OnAbandoned != nil && isOwnProposal {
+			c.options.OnAbandoned(ReasonLabel(current.ProposalReason()))
 		}
 	}
 	if isAlreadyCommitted {
@@ -134,8 +138,8 @@ func (c *MapChangeRecorder) recordProposalLocked(base *shardmap.Map, state *ack.
 		epoch: state.Proposed().Epoch(), observedAt: now, ackedAt: -1,
 		reason: ReasonLabel(state.ProposalReason()), change: c.compare(base, state.Proposed()),
 	}
-	if c.o.Queue != nil {
-		stats := c.o.Queue()
+	if c.options.Queue != nil {
+		stats := c.options.Queue()
 		c.open.dequeuedBefore = stats.Entered - uint64(max(stats.Waiting, 0))
 	}
 	if submitted := c.proposalSubmitted; submitted.epoch == base.Epoch() && submitted.at > 0 {
@@ -166,8 +170,8 @@ func (c *MapChangeRecorder) recordCommitLocked(now time.Duration) {
 		c.recordPhaseLocked(event.PhaseAcknowledge, submitted.at-c.open.observedAt)
 		c.recordPhaseLocked(event.PhaseCommit, now-submitted.at)
 	}
-	if c.o.Queue != nil {
-		c.open.change.Queued = int(c.o.Queue().Entered - c.open.dequeuedBefore)
+	if c.options.Queue != nil {
+		c.open.change.Queued = int(c.options.Queue().Entered - c.open.dequeuedBefore)
 	}
 	c.recordLocked(event.MapCommitted)
 }
@@ -178,15 +182,15 @@ func (c *MapChangeRecorder) recordPhaseLocked(name string, d time.Duration) {
 	// Events that were recorded earlier share the old slice, so the new event is appended to a
 	// copy.
 	c.open.change.Phases = append(slices.Clip(c.open.change.Phases), event.Phase{Name: name, MS: milliseconds(d)})
-	if c.o.OnPhase != nil {
-		c.o.OnPhase(name, d)
+	if c.options.OnPhase != nil {
+		c.options.OnPhase(name, d)
 	}
 }
 
 // recordLocked records an event about the open proposal. mu must be held.
 func (c *MapChangeRecorder) recordLocked(kind event.Kind) {
 	change := c.open.change // a copy, because the event must not change later
-	c.o.Ring.Add(event.Event{Kind: kind, Epoch: uint64(c.open.epoch), Reason: c.open.reason, Change: &change})
+	c.options.Ring.Add(event.Event{Kind: kind, Epoch: uint64(c.open.epoch), Reason: c.open.reason, Change: &change})
 }
 
 // CaughtUp records that this node has caught up with the log of the leader. The first call records the
@@ -206,14 +210,14 @@ func (c *MapChangeRecorder) CaughtUp(state *ack.State) {
 	if !state.HasOpenProposal() { // otherwise the only known reason is that of the proposal
 		reason = ReasonLabel(state.ProposalReason())
 	}
-	change := event.Change{Base: uint64(committed.Epoch()), Gained: committed.ShardCount(c.o.Self), FromLog: true}
-	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed.Epoch()), Reason: reason, Change: &change})
+	change := event.Change{Base: uint64(committed.Epoch()), Gained: committed.ShardCount(c.options.Self), FromLog: true}
+	c.options.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed.Epoch()), Reason: reason, Change: &change})
 }
 
 // compare returns the changes from map base to map next. It lists up to event.MaxMoves pairs of nodes, those with
 // the most moved shards first.
 func (c *MapChangeRecorder) compare(base, next *shardmap.Map) event.Change {
-	self, change := string(c.o.Self), event.Change{Base: uint64(base.Epoch())}
+	self, change := string(c.options.Self), event.Change{Base: uint64(base.Epoch())}
 	for i, list := range movedShards(base, next) {
 		count := len(list.Shards)
 		change.Moved += count

@@ -17,7 +17,7 @@ func TestMapChangeReportsQueuedRequests(t *testing.T) {
 	c.recordProposalLocked(s.Committed(), s, 1)
 	waits = queue.Stats{Entered: 25, Waiting: 1, Dequeued: 6}
 	c.recordCommitLocked(2)
-	cursor, err := c.o.Ring.Read("")
+	cursor, err := c.options.Ring.Read("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.
 	} else {
 		change = c.compare(previous, current)
 	}
-	c.o.Ring.Add(event.Event{Kind: event.ShardsMoved, Epoch: uint64(current.Epoch()), Reason: reason, Change: &change, Shards: lists})
+	c.options.Ring.Add(event.Event{Kind: event.ShardsMoved, Epoch: uint64(current.Epoch()), Reason: reason, Change: &change, Shards: lists})
 }
 
 // movedShards returns the shards whose owners in base and next differ, by pairs of owners. Pairs with the most

@@ -10,17 +10,17 @@ import (
 	"shardway/shardmap"
 )
 
-// checkInstance returns an error if an action must not be performed on one app instance of a node. Draining the
+// checkInstanceAction returns an error if an action must not be performed on one app instance of a node. Draining the
 // last healthy instance would leave the shards of the node without an app.
-func (l *Leadership) checkInstance(ctx context.Context, action api.Action, node shardmap.NodeID, instance shardmap.Instance) error {
+func (l *Leadership) checkInstanceAction(ctx context.Context, action api.Action, node shardmap.NodeID, instance shardmap.Instance) error {
 	name := shardmap.InstanceName(node, instance)
 	policy := l.options.View.State().Policy()
 	switch action.Verb {
 	case api.Uncordon:
-		return nil // also of an instance that is gone
+		return nil // allowed even if the instance no longer exists, so that its drain can be cancelled
 	case api.Drain, api.AppRestarted:
 	case api.Remove, api.StepDown, api.Cordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.Rebalance, api.MarkFailed, api.SetRole, api.ClearRole:
-		return fmt.Errorf("%w: %s concerns nodes, and %q is an app instance: name the node %q", api.ErrInvalid, action.Verb, name, node)
+		return fmt.Errorf("%w: %s applies to nodes, but %q is an app instance: name the node %q", api.ErrInvalid, action.Verb, name, node)
 	}
 	if action.Safe || action.IdleFirst != "" || action.ReleaseTimeout != "" {
 		return fmt.Errorf("%w: the drain of an app instance has no options: leave them out, or drain the node %q", api.ErrInvalid, node)

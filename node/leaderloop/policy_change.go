@@ -43,7 +43,7 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 		return err
 	}
 	if node, instance, isInstance := shardmap.ParseInstance(change.Node); isInstance {
-		if err := l.checkInstance(ctx, action, node, instance); err != nil {
+		if err := l.checkInstanceAction(ctx, action, node, instance); err != nil {
 			return err
 		}
 		return l.submitPolicyChange(ctx, change)

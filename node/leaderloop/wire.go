@@ -8,7 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// WireMember is a leader.MemberView as a leader sends it to other nodes.
+// WireMember is a leader.MemberView as a leader sends it to other nodes. The names in JSON are part of the protocol
+// between nodes of different versions, so they stay when a field is renamed.
 type WireMember struct {
 	Node string `json:"node"`
 	// Heartbeat is the last heartbeat, as package ack encodes it. It is empty if the leader has received none in
@@ -24,14 +25,14 @@ type WireMember struct {
 	KeptUnhealthy  bool          `json:"kept,omitempty"`    // MemberView.KeptUnhealthy
 	HoldTime       time.Duration `json:"held_ns,omitempty"` // MemberView.HoldTime
 	Restarting     bool          `json:"absent,omitempty"`  // MemberView.Restarting
-	Staged         bool          `json:"staged,omitempty"`
-	ProcessGone    bool          `json:"over,omitempty"` // MemberView.ProcessGone
+	DefersMoves    bool          `json:"staged,omitempty"`  // MemberView.DefersMoves
+	ProcessGone    bool          `json:"over,omitempty"`    // MemberView.ProcessGone
 	// Unreachable and Reporters are those of MemberView.
 	Unreachable bool              `json:"unreachable,omitempty"`
 	Reporters   []shardmap.NodeID `json:"reporters,omitempty"`
 }
 
-// WireMembers converts the leader's view of the nodes for other nodes.
+// WireMembers encodes the leader's view of the nodes, so that other nodes can respond to requests for it.
 func WireMembers(views []leader.MemberView) ([]WireMember, error) {
 	if views == nil {
 		return nil, nil // nil means that the leader loop did not respond
@@ -40,7 +41,7 @@ func WireMembers(views []leader.MemberView) ([]WireMember, error) {
 	for i, view := range views {
 		members[i] = WireMember{
 			Node: string(view.Node), RemoteAddr: view.From, SinceHeartbeat: view.SinceHeartbeat, Silent: view.Silent, LinkWorks: view.LinkWorks, Crashed: view.Crashed,
-			Eligible: view.Eligible, KeptUnhealthy: view.KeptUnhealthy, HoldTime: view.HoldTime, Restarting: view.Restarting, Staged: view.DefersMoves, ProcessGone: view.ProcessGone,
+			Eligible: view.Eligible, KeptUnhealthy: view.KeptUnhealthy, HoldTime: view.HoldTime, Restarting: view.Restarting, DefersMoves: view.DefersMoves, ProcessGone: view.ProcessGone,
 			Unreachable: view.Unreachable, Reporters: view.Reporters,
 		}
 		if view.Heartbeat.Boot == 0 {
@@ -54,7 +55,7 @@ func WireMembers(views []leader.MemberView) ([]WireMember, error) {
 	return members, nil
 }
 
-// MemberViews converts the result of WireMembers back.
+// MemberViews decodes the result of WireMembers.
 func MemberViews(members []WireMember) ([]leader.MemberView, error) {
 	if members == nil {
 		return nil, nil
@@ -63,7 +64,7 @@ func MemberViews(members []WireMember) ([]leader.MemberView, error) {
 	for i, member := range members {
 		views[i] = leader.MemberView{
 			Node: shardmap.NodeID(member.Node), From: member.RemoteAddr, SinceHeartbeat: member.SinceHeartbeat, Silent: member.Silent, LinkWorks: member.LinkWorks, Crashed: member.Crashed,
-			Eligible: member.Eligible, KeptUnhealthy: member.KeptUnhealthy, HoldTime: member.HoldTime, Restarting: member.Restarting, DefersMoves: member.Staged, ProcessGone: member.ProcessGone,
+			Eligible: member.Eligible, KeptUnhealthy: member.KeptUnhealthy, HoldTime: member.HoldTime, Restarting: member.Restarting, DefersMoves: member.DefersMoves, ProcessGone: member.ProcessGone,
 			Unreachable: member.Unreachable, Reporters: member.Reporters,
 		}
 		if len(member.Heartbeat) == 0 {

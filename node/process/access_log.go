@@ -27,8 +27,8 @@ type accessLogs struct {
 		path         string             // --access-log
 		file         *logfile.File      // current log; nil means off
 		stopFile     context.CancelFunc // stops the goroutine of file; nil if it was not started yet
-		all          []*logfile.File    // current and replaced logs
-		startedFiles int                // number of elements of all whose goroutine was started
+		files        []*logfile.File    // current and replaced logs
+		startedFiles int                // number of files, from the first one, whose goroutines were started
 	}
 	ctx     context.Context //nolint:containedctx // context of run; nil before
 	writers sync.WaitGroup  // the goroutines of logs
@@ -62,7 +62,7 @@ func (a *accessLogs) replace(path string, file *logfile.File) {
 	}
 	a.mu.path, a.mu.file, a.mu.stopFile = path, file, nil
 	if file != nil {
-		a.mu.all = append(a.mu.all, file)
+		a.mu.files = append(a.mu.files, file)
 	}
 	a.startLocked()
 }
@@ -72,8 +72,8 @@ func (a *accessLogs) startLocked() {
 	if a.ctx == nil {
 		return
 	}
-	for ; a.mu.startedFiles < len(a.mu.all); a.mu.startedFiles++ {
-		file := a.mu.all[a.mu.startedFiles]
+	for ; a.mu.startedFiles < len(a.mu.files); a.mu.startedFiles++ {
+		file := a.mu.files[a.mu.startedFiles]
 		ctx, cancel := context.WithCancel(a.ctx)
 		a.writers.Go(func() {
 			defer cancel()
@@ -95,19 +95,21 @@ func (a *accessLogs) run(ctx context.Context) {
 	a.writers.Wait()
 }
 
-// lostLines returns the number of lost lines of all logs.
+// lostLines returns the number of lost lines of the current and all replaced logs. The metric is a
+// counter, so it must not decrease when a log is replaced.
 func (a *accessLogs) lostLines() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lost := uint64(0)
-	for _, file := range a.mu.all {
+	for _, file := range a.mu.files {
 		lost += file.Lost()
 	}
 	return float64(lost)
 }
 
-// proxyAccess returns the access log options of the proxy, or nil without a log.
-func proxyAccess(conf *config.Config, file *logfile.File) *accesslog.Config {
+// accessLogConfig returns the access log options of the proxy, or nil if file is nil. Lines are escaped,
+// because clients choose parts of them.
+func accessLogConfig(conf *config.Config, file *logfile.File) *accesslog.Config {
 	if file == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (p *Process) prepare(conf *config.Config) (reloadable, error) {
 		return reloadable{}, fmt.Errorf("--access-log: %w; name a file in a directory that this user may write to", err)
 	}
 	prepared.accessPath = conf.AccessLog
-	prepared.proxySettings.Access = proxyAccess(conf, prepared.accessFile)
+	prepared.proxySettings.Access = accessLogConfig(conf, prepared.accessFile)
 	return prepared, nil
 }
 

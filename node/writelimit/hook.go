@@ -55,14 +55,14 @@ func (l *Limit) runHook(ctx context.Context, instance shardmap.Instance) {
 	defer l.o.Hooks[instance].CloseAlive()
 	previousID := ""
 	for {
-		remaining, whole := l.forHook()
-		result := l.callHook(ctx, instance, &previousID, remaining, max(whole, idlePause))
+		remaining, afterGrant := l.timeForHook()
+		result := l.callHook(ctx, instance, &previousID, remaining, max(afterGrant, idlePause))
 		pause := idlePause
 		switch {
 		case result == callNoHook:
 			pause = noHookPause
-		case whole > 0:
-			pause = min(max(whole/callsPerLimit, minCallPause), idlePause)
+		case afterGrant > 0:
+			pause = min(max(afterGrant/callsPerLimit, minCallPause), idlePause)
 		}
 		select {
 		case <-ctx.Done():

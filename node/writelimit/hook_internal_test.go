@@ -23,8 +23,8 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	r := router.New("a", 4, c, nil)
 	l := New(Options{Router: r, Timing: func() ack.Timing { return timing }, Clock: c, Log: zerolog.Nop()})
 	for _, x := range []struct {
-		takeover    ack.Takeover
-		left, whole time.Duration
+		takeover         ack.Takeover
+		left, afterGrant time.Duration
 	}{
 		{ack.TakeoverLease, 400 * time.Millisecond, 500 * time.Millisecond},
 		{ack.TakeoverTimeout, 2025 * time.Millisecond, 2125 * time.Millisecond},
@@ -35,11 +35,11 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 		r.SetLease(sent + 500*time.Millisecond)
 		r.SetAbortTime(sent + 2125*time.Millisecond)
 		c.Advance(100 * time.Millisecond)
-		if left, whole := l.untilTakeover(); left != x.left || whole != x.whole {
-			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, whole, x.left, x.whole)
+		if left, afterGrant := l.timeUntilTakeover(); left != x.left || afterGrant != x.afterGrant {
+			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, afterGrant, x.left, x.afterGrant)
 		}
 		c.Advance(3 * time.Second)
-		if left, _ := l.untilTakeover(); left != 0 {
+		if left, _ := l.timeUntilTakeover(); left != 0 {
 			t.Errorf("takeover %v: %v when all is over", x.takeover, left)
 		}
 	}

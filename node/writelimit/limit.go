@@ -67,9 +67,9 @@ func (l *Limit) Run(ctx context.Context) {
 	}
 }
 
-// raise schedules higher times to be stored: hook is the time of the hook alive, and owned the time of GET
+// raiseStored schedules higher times to be stored: hook is the time of the hook alive, and owned the time of GET
 // /v1/owned. The times of this process never decrease.
-func (l *Limit) raise(hook, owned time.Duration) {
+func (l *Limit) raiseStored(hook, owned time.Duration) {
 	l.granted.Update(func(v disk.AppAllowance) disk.AppAllowance {
 		if v.Boot != l.boot {
 			v = disk.AppAllowance{Boot: l.boot}
@@ -94,50 +94,53 @@ func ceilMillis(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// untilTakeover returns how long the app may still write if this process is killed now (remaining), and how
-// long it may write after a lease was just granted (whole). The limit is the earliest time at which another
-// node may own the shards (docs/internals/protocol-takeovers.md, "When a shard may be taken"):
+// timeUntilTakeover returns how long the app may still write if this process is killed now (remaining), and how
+// long it may write directly after the grant of a lease (afterGrant), which is the maximum. The limit is the
+// earliest time at which another node may own the shards (docs/internals/protocol-takeovers.md, "When a shard may
+// be taken"):
 //
 //   - takeover timeout: dead-after after the last grant. Running requests have the same limit.
 //   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
 //   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
-func (l *Limit) untilTakeover() (remaining, whole time.Duration) {
+func (l *Limit) timeUntilTakeover() (remaining, afterGrant time.Duration) {
 	timing := l.o.Timing()
 	var writeEnd time.Duration // time of the clock
 	switch timing.Takeover {
 	case ack.TakeoverTimeout:
-		writeEnd, whole = l.o.Router.AbortTime(), timing.Lease+timingrules.AbortDelay(timing.Lease, timing.DeadAfter)
+		writeEnd, afterGrant = l.o.Router.AbortTime(), timing.Lease+timingrules.AbortDelay(timing.Lease, timing.DeadAfter)
 	case ack.TakeoverLease:
-		writeEnd, whole = l.o.Router.LeaseEnd(), timing.Lease
+		writeEnd, afterGrant = l.o.Router.LeaseEnd(), timing.Lease
 	case ack.TakeoverImmediate:
 		return 0, 0
 	}
 	remaining = max(writeEnd-l.o.Clock.Precise(), 0)
-	return min(remaining, whole), whole
+	return min(remaining, afterGrant), afterGrant
 }
 
-// forHook returns the results of untilTakeover for the hook alive. remaining is at most the time that is
-// stored on the disk.
-func (l *Limit) forHook() (remaining, whole time.Duration) {
-	remaining, whole = l.untilTakeover()
+// timeForHook returns the results of timeUntilTakeover for the hook alive. remaining is at most the time that is
+// stored on the disk: if this process is killed, the next one reads there how long the app may still write (see
+// AwaitEarlier). timeForHook schedules the maximum to be stored, so that a renewed lease needs no further write.
+func (l *Limit) timeForHook() (remaining, afterGrant time.Duration) {
+	remaining, afterGrant = l.timeUntilTakeover()
 	if l.granted == nil {
-		return remaining, whole
+		return remaining, afterGrant
 	}
-	l.raise(whole, 0)
+	l.raiseStored(afterGrant, 0)
 	stored, _ := l.stored()
-	return min(remaining, stored.Alive), whole
+	return min(remaining, stored.Alive), afterGrant
 }
 
-// ForOwned returns how long an app that sends GET /v1/owned may still write. It waits up to storeTimeout
-// until that time is stored on the disk.
+// ForOwned returns how long an app that sends GET /v1/owned may still write. For the same reason as timeForHook, it
+// returns no more than the time that is stored on the disk. It waits up to storeTimeout until the maximum is stored.
+// Without this wait, the first response of each process would permit no writes.
 func (l *Limit) ForOwned(ctx context.Context) time.Duration {
-	remaining, whole := l.untilTakeover()
+	remaining, afterGrant := l.timeUntilTakeover()
 	if l.granted == nil || remaining == 0 {
 		return remaining
 	}
-	l.raise(0, whole)
-	l.awaitStored(ctx, whole)
-	remaining, _ = l.untilTakeover()
+	l.raiseStored(0, afterGrant)
+	l.awaitStored(ctx, afterGrant)
+	remaining, _ = l.timeUntilTakeover()
 	stored, _ := l.stored()
 	return min(remaining, stored.Owned)
 }
@@ -173,6 +176,6 @@ func (l *Limit) AwaitEarlier(ctx context.Context) {
 	case <-time.After(l.earlier.Owned - time.Since(startedAt)):
 	}
 	if l.earlier.Alive > 0 || l.earlier.Owned > 0 {
-		l.raise(0, 0) // replaces the earlier times, so that the next process does not wait again
+		l.raiseStored(0, 0) // replaces the earlier times, so that the next process does not wait again
 	}
 }

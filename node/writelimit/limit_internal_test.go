@@ -34,7 +34,7 @@ func newTestLimit(t *testing.T, c clock.Clock, earlier disk.AppAllowance, store 
 // An app is never sent a time that the data directory does not contain, also after the cluster's times were raised.
 func TestAppReceivesNoAllowanceBeyondTheDisk(t *testing.T) {
 	for name, ask := range map[string]func(l *Limit) time.Duration{
-		"alive": func(l *Limit) time.Duration { left, _ := l.forHook(); return left },
+		"alive": func(l *Limit) time.Duration { left, _ := l.timeForHook(); return left },
 		"owned": func(l *Limit) time.Duration { return l.ForOwned(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
