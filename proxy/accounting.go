@@ -7,11 +7,14 @@ import (
 	"shardway/proxy/route"
 )
 
-// runTimed runs an attempt and records its destination and duration for the access log.
+// runTimed runs an attempt and records its destination and duration for the access log. It is the
+// outermost of three layers: runTimed serves the access log, runCounted serves the metrics, and
+// runByKind sends the request. The layers are separate because the time of an attempt before a retry
+// counts in the access log, but not in the metrics.
 func (runner *attemptRunner) runTimed(attempt *attempt) decision {
 	runner.bindAttempt(attempt)
 	account := &runner.exchange.account
-	startedAt := account.Now()
+	startedAt := account.Now() // zero if the access log is off, which saves reading the clock
 	writesAccessLog := !startedAt.IsZero()
 	if writesAccessLog {
 		account.Epoch, account.Owner, account.Instance = attempt.epoch, runner.server.options.Node, 0
@@ -34,7 +37,7 @@ func (runner *attemptRunner) bindAttempt(attempt *attempt) {
 }
 
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
-// that is followed by a retry is not counted.
+// that is followed by a retry is not counted, because it has no response.
 func (runner *attemptRunner) runCounted(attempt *attempt) decision {
 	startedAt, sent := runner.startTimer()
 	result := runner.runByKind(attempt)

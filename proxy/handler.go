@@ -18,12 +18,13 @@ import (
 // inproc.Task.
 type Task = inproc.Task
 
-// Begin begins a Task. The caller is the handler of the request, or a Task of it that has not ended.
+// Begin begins a Task. It must be called from the handler of the request, or from a Task of the request that
+// has not ended.
 func Begin(ctx *fasthttp.RequestCtx) Task { return inproc.Begin(ctx) }
 
 // LeaseExpired reports whether the request should already have been cancelled because the lease
-// expired (see Options.LeaseExpired), and if so cancels it. The caller is the handler or a Task
-// that has not ended.
+// expired (see Options.LeaseExpired). If so, it cancels the request. It must be called from the
+// handler, or from a Task of the request that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool { return inproc.LeaseExpired(ctx) }
 
 // handlerConn is a connection to an app in this process, and the attempt that uses it. It implements

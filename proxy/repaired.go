@@ -11,7 +11,7 @@ import (
 // line of each kind per repairLogEvery, because an app that sends one invalid message usually sends
 // many.
 type repairLog struct {
-	// The indexes are loggedHeader and loggedTrailers.
+	// Both arrays are indexed by the kind of the line: loggedHeader or loggedTrailers.
 
 	nextAllowed [2]atomic.Int64 // earliest time of the next line, by the clock of the server
 	suppressed  [2]atomic.Int64 // number of messages that went unlogged since the last line
@@ -20,7 +20,7 @@ type repairLog struct {
 // repairLogEvery is the minimum interval between two lines of one kind.
 const repairLogEvery = 10 * time.Second
 
-// Kinds of log line.
+// Kinds of log lines. Each kind has its own interval, so that one does not suppress the other.
 const (
 	loggedHeader = iota
 	loggedTrailers
@@ -28,14 +28,14 @@ const (
 
 // mayLog reports whether a line of this kind may be written now. suppressed is the number of
 // messages that went unlogged since the last line.
-func (repairs *repairLog) mayLog(kind int, now time.Duration) (suppressed int64, ok bool) {
-	nextAllowed := repairs.nextAllowed[kind].Load()
-	isDue := int64(now) >= nextAllowed && repairs.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
+func (l *repairLog) mayLog(kind int, now time.Duration) (suppressed int64, ok bool) {
+	nextAllowed := l.nextAllowed[kind].Load()
+	isDue := int64(now) >= nextAllowed && l.nextAllowed[kind].CompareAndSwap(nextAllowed, int64(now+repairLogEvery))
 	if !isDue {
-		repairs.suppressed[kind].Add(1)
+		l.suppressed[kind].Add(1)
 		return 0, false
 	}
-	return repairs.suppressed[kind].Swap(0), true
+	return l.suppressed[kind].Swap(0), true
 }
 
 // logRepairs logs that the header of a response was repaired.

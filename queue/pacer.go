@@ -124,8 +124,9 @@ func (q *Queue) checkInterval() time.Duration {
 	return q.options.Pace / checksPerRound
 }
 
-// onTimer adjusts the limit, and starts a new round after Options.Pace: tickets that were released
-// in an earlier round no longer count as outstanding. The timer is active only while a ticket is
+// onTimer checks whether more tickets can be outstanding at the same time, and adjusts the limit. It
+// starts a new round after Options.Pace. Tickets of an earlier round no longer count as outstanding,
+// so that a few slow requests do not stop the release. The timer is active only while a ticket is
 // due.
 func (q *Queue) onTimer() {
 	q.mu.Lock()
@@ -151,16 +152,18 @@ func (q *Queue) onTimer() {
 	q.releaseLocked()
 }
 
-// adjustLimitLocked raises the limit of outstanding tickets as the comment of pacer describes.
-// elapsed is the time since the last check. roundOver is set if this check ends a round. q.mu must
-// be held.
+// adjustLimitLocked raises the limit on outstanding tickets if the node and the app can process more
+// requests concurrently. The limit doubles while CPU time is available. It also doubles if most
+// tickets of a round are still outstanding: then the app limits the rate, and more requests cost this
+// node little. Otherwise the limit grows by Options.Batch per round. elapsed is the time since the
+// last check. roundOver is set if this check ends a round. q.mu must be held.
 func (q *Queue) adjustLimitLocked(elapsed time.Duration, roundOver bool) {
 	p := &q.pacer
 	saturated := q.cpuSaturatedLocked(elapsed)
 	allRequeued := p.anyRequeued && !p.anyDequeued
 	mostlyOutstanding := p.finished < p.outstanding
 	switch {
-	case allRequeued: // keep the limit: the table has no owner for these tickets, which shows nothing about capacity
+	case allRequeued: // keep the limit: without an owner, the requests were not processed, so the capacity is unknown
 	case !saturated, roundOver && mostlyOutstanding:
 		p.limit *= 2
 	case roundOver:

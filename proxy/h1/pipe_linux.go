@@ -52,21 +52,23 @@ func (p *pipes) get() *pipe {
 func (p *pipes) put(unused *pipe) {
 	p.inUse.Add(-1)
 	if unused.buffered > 0 {
-		unused.closed.Stop()
+		unused.cleanup.Stop()
 		closePipe(unused.fds)
 		return
 	}
 	p.unused.Put(unused)
 }
 
-// pipe is a kernel pipe through which splice(2) moves bytes from one socket to another. One
-// goroutine at a time uses it.
+// pipe is a kernel pipe through which splice(2) moves bytes from one socket to another. Only one
+// goroutine may use it at a time.
 type pipe struct {
 	fds      [2]int          // read end, write end
-	closed   runtime.Cleanup // closes fds when the pipe is unreachable
+	cleanup  runtime.Cleanup // closes fds when the pipe is unreachable
 	buffered int             // number of bytes in the pipe
 
-	fillStep, drainStep func(fd uintptr) bool // p.fill and p.drain, created once
+	// fillStep and drainStep are p.fill and p.drain. They are stored because each use of a method as
+	// a value allocates memory.
+	fillStep, drainStep func(fd uintptr) bool
 
 	maxBytes int         // maximum number of bytes of the current fill
 	moved    int         // bytes moved by the current fill or drain
@@ -80,7 +82,7 @@ func newPipe() *pipe {
 	if unix.Pipe2(p.fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
 		return nil
 	}
-	p.closed = runtime.AddCleanup(p, closePipe, p.fds)
+	p.cleanup = runtime.AddCleanup(p, closePipe, p.fds)
 	p.fillStep, p.drainStep = p.fill, p.drain
 	return p
 }

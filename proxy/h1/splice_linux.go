@@ -46,8 +46,8 @@ func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 	return w.spliceAll(b, p, size)
 }
 
-// canSplice reports whether the next part of b can be spliced after the buffered data has been
-// sent, and is long enough.
+// canSplice reports whether the unbuffered rest of the body, or of its current chunk, can be moved
+// from socket to socket, and has at least minSplicedBytes. A shorter rest is cheaper to copy.
 func (w *Writer) canSplice(b *Body) bool {
 	if !b.isResponse || b.state != inData || b.in.sock == nil {
 		return false
@@ -64,8 +64,8 @@ func (w *Writer) canSplice(b *Body) bool {
 }
 
 // spliceAll splices size bytes of the body, in as many steps as the pipe needs. rerr is an error of
-// the source, and werr an error of the destination. If the kernel does not support splice, it
-// returns zero, and the caller copies the body.
+// the source, and werr an error of the destination. If the kernel does not support splice, which
+// only the first call shows, spliceAll returns zero, and the caller copies the body.
 func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr error) {
 	for n < size {
 		if err := b.splice(p, size-n); err != nil {
@@ -77,6 +77,7 @@ func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr er
 			return n, err, nil
 		}
 		if n == 0 && w.kind == Chunked {
+			// Not before the first call: after a fallback, the copy writes its own chunk header.
 			w.beginChunk(size)
 		}
 		n += int64(p.buffered)

@@ -12,12 +12,15 @@ import (
 // request that this package does not run, and does nothing.
 type Task struct {
 	conn *Conn
-	slot *inflight.Slot
-	run  uint32 // number of the run
+	// slot and runNumber identify the request. They are copies, because conn and slot serve other
+	// requests after this one.
+	slot      *inflight.Slot
+	runNumber uint32
 }
 
-// Begin begins a Task. The caller is the handler of the request, or a Task of it that has not
-// ended.
+// Begin begins a Task. It must be called from the handler of the request, or from a Task of the
+// request that has not ended. Otherwise the request may have ended, and ctx may belong to another
+// request.
 func Begin(ctx *fasthttp.RequestCtx) Task {
 	conn, ok := ctx.Conn().(*fasthttpConn)
 	if !ok {
@@ -29,15 +32,17 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 }
 
 // LeaseExpired reports whether the request should already have been cancelled because the lease
-// expired (see App.LeaseExpired), and if so cancels it. The caller is the handler or a Task that
-// has not ended.
+// expired (see App.LeaseExpired). If so, it cancels the request. The node also cancels requests
+// itself, but can be late if the machine is busy. After the cancellation, the result remains true for
+// this request, even if the node gets a new lease. LeaseExpired must be called from the handler, or
+// from a Task of the request that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 	conn, ok := ctx.Conn().(*fasthttpConn)
 	return ok && conn.task().LeaseExpired()
 }
 
-// LeaseExpired is like the function LeaseExpired. It may be called after the Task has ended, and
-// cancels only the Task's own request.
+// LeaseExpired does the same as the function LeaseExpired for the request of task. It may also be called
+// after the Task has ended: it then cancels no later request on the same connection.
 func (task Task) LeaseExpired() bool {
 	if task.conn == nil {
 		return false
@@ -45,7 +50,7 @@ func (task Task) LeaseExpired() bool {
 	app := task.conn.app
 	isExpired := app.LeaseExpired != nil && app.LeaseExpired()
 	if isExpired {
-		app.Cancel(task.slot, inflight.Run{Number: task.run}, cause.Lease)
+		app.Cancel(task.slot, inflight.Run{Number: task.runNumber}, cause.Lease)
 	}
 	return isExpired
 }

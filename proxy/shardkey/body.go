@@ -107,7 +107,12 @@ func (x *Extractor) isBodyReadable(source *keysource.Source) (isReadable bool, p
 	return isJSON && format == formatJSON || isForm && format == formatForm, ""
 }
 
-// hasContentEncoding reports whether the body is compressed.
+// hasContentEncoding reports whether the request has a Content-Encoding other than identity. Such a
+// body is not read, because the key is in its decoded form. Names like Content_Encoding count too,
+// because CGI and WSGI apps read them as Content-Encoding. Fields that the node removes do not count,
+// because the app does not receive them. If the client has listed the field in Connection,
+// problemText refuses the request: the node does not forward the field, so the app would read the
+// body in another way than the client meant it.
 func (x *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
 	const name = "Content-Encoding"
 	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
@@ -123,7 +128,9 @@ func (x *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
 	return isEncoded, ""
 }
 
-// bodyFormat returns the format of the body. If apps may disagree on it, problemText is the reason.
+// bodyFormat returns the format of the body. If apps may disagree on it, problemText is the reason: an
+// app that reads another format finds another key. The rules for names like Content_Type, for removed
+// fields and for Connection are those of hasContentEncoding.
 func (x *Extractor) bodyFormat() (format bodyFormat, problemText string) {
 	const name = "Content-Type"
 	lines := 0
