@@ -82,25 +82,26 @@ func setCookieParameter(cookie *keysource.StickyCookie, name, text string) *valu
 	case "domain":
 		cookie.Domain = text
 	case "samesite":
-		return parsedAndChecked(choiceValue[keysource.SameSite]{&cookie.SameSite, []keysource.SameSite{keysource.SameSiteLax, keysource.SameSiteStrict, keysource.SameSiteNone}}, text)
+		return parseAndCheck(choiceValue[keysource.SameSite]{&cookie.SameSite, []keysource.SameSite{keysource.SameSiteLax, keysource.SameSiteStrict, keysource.SameSiteNone}}, text)
 	case "max-age":
-		problem := parsedAndChecked(durationValue{&cookie.MaxAge, minCookieAge, maxCookieAge, false}, text)
+		problem := parseAndCheck(durationValue{&cookie.MaxAge, minCookieAge, maxCookieAge, false}, text)
 		if problem == nil && cookie.MaxAge%time.Second != 0 {
 			problem = &valueProblem{"not a whole number of seconds", "write it like 90s, 12h or 720h"}
 		}
 		return problem
 	case "secure":
-		return parsedAndChecked(boolWord{&cookie.AlwaysSecure, "auto", "true"}, text)
-	default:
-		return parsedAndChecked(boolWord{&cookie.AllowScripts, "true", "false"}, text)
+		return parseAndCheck(boolWord{field: &cookie.AlwaysSecure, ifFalse: "auto", ifTrue: "true"}, text)
+	case "httponly": // the opposite of AllowScripts, so "false" sets it
+		return parseAndCheck(boolWord{field: &cookie.AllowScripts, ifFalse: "true", ifTrue: "false"}, text)
 	}
-	return nil
+	return nil // parseParameters has refused all other names
 }
 
-// boolWord is a Boolean value with words for false and true.
+// boolWord is a Boolean setting with its own words for false and true, such as auto for a cookie that
+// is secure only if the request is.
 type boolWord struct {
 	field           *bool
-	ifFalse, ifTrue string
+	ifFalse, ifTrue string // the accepted words
 }
 
 func (v boolWord) set(texts []string) *valueProblem {
@@ -115,8 +116,8 @@ func (boolWord) check() *valueProblem { return nil }
 
 func (v boolWord) String() string { return strconv.FormatBool(*v.field) }
 
-// parsedAndChecked sets a value and checks it.
-func parsedAndChecked(value settingValue, text string) *valueProblem {
+// parseAndCheck sets a value from text, and checks the new value.
+func parseAndCheck(value settingValue, text string) *valueProblem {
 	if problem := value.set([]string{text}); problem != nil {
 		return problem
 	}

@@ -266,7 +266,7 @@ func routeTimeout(text string) (timeout time.Duration, isSet bool, problem *valu
 	if text == "" {
 		return 0, false, nil
 	}
-	problem = parsedAndChecked(durationValue{&timeout, 10 * time.Millisecond, 24 * time.Hour, true}, text)
+	problem = parseAndCheck(durationValue{&timeout, 10 * time.Millisecond, 24 * time.Hour, true}, text)
 	return timeout, problem == nil, problem
 }
 

@@ -10,7 +10,7 @@ import (
 	"shardway/keysource/jsonkey"
 )
 
-// Place is the place of a token. The zero value means the Authorization header.
+// Place is where the token is in a request. The zero value means the Authorization header.
 type Place struct {
 	Kind PlaceKind
 	Name string // of the cookie or parameter, or the prefix of the subprotocol
@@ -19,7 +19,7 @@ type Place struct {
 // PlaceKind is the part of a request that contains a token.
 type PlaceKind uint8
 
-// The places of tokens.
+// Parts of a request that can contain a token.
 const (
 	InAuthorization PlaceKind = iota // the bearer token of the Authorization header
 	InCookie
@@ -27,7 +27,8 @@ const (
 	InSubprotocol // a subprotocol in the header Sec-WebSocket-Protocol
 )
 
-// placeKinds returns the names of the places in the configuration, in the order of the constants.
+// placeKinds returns the words after @ in the configuration, in the order of the constants. The
+// Authorization header is the default and has no word.
 func placeKinds() []string { return []string{"", "cookie", "query", "subprotocol"} }
 
 // String returns the place as parsePlace accepts it.
@@ -56,7 +57,7 @@ func parseJWT(text, name string) (Source, error) {
 	return source, nil
 }
 
-// parsePlace parses the place of a token outside the Authorization header.
+// parsePlace parses the text after @, such as cookie:NAME.
 func parsePlace(text string) (place Place, isValid bool) {
 	word, name, hasName := strings.Cut(text, ":")
 	kind := slices.Index(placeKinds(), word)

@@ -36,8 +36,9 @@ const (
 	maxNodeID = 64
 )
 
-// UnknownNode returns the error for a node that the cluster does not have. known has the IDs of
-// its nodes, sorted. The error wraps ErrUnknownNode.
+// UnknownNode returns the error for a node that is not in the cluster. known contains the sorted IDs
+// of all nodes, which the error lists because most unknown nodes are typing errors. The error wraps
+// ErrUnknownNode.
 func UnknownNode(node string, known []string) error {
 	names := strings.Join(known[:min(len(known), maxNamedNodes)], ", ")
 	switch unnamed := len(known) - maxNamedNodes; {
@@ -51,9 +52,9 @@ func UnknownNode(node string, known []string) error {
 
 // UnreadyError is the reason why a node is not ready.
 type UnreadyError struct {
-	// Brief is for every caller: a few words without names or addresses.
+	// Brief is a few words without names or addresses. Probes show it to callers without a login.
 	Brief string
-	// Why is additional text for operators; it may be empty.
+	// Why contains the details for operators. It may be empty.
 	Why string
 }
 
@@ -69,7 +70,7 @@ func (u *UnreadyError) Error() string {
 	return u.Brief + ": " + u.Why
 }
 
-// Brief returns the part of an error of Readiness that any caller may read.
+// Brief returns the part of a readiness error that is safe for callers without a login.
 func Brief(err error) string {
 	if u, ok := errors.AsType[*UnreadyError](err); ok {
 		return u.Brief
