@@ -103,7 +103,7 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	var late []*cluster.AsyncRequest
 	for i, key := range keys {
 		req := operation(key, "unfenced", "late-"+key)
-		req.ID, req.Header["App-Late"], req.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
+		req.ID, req.Header["App-Late"], req.Header["App-End-Source"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
 		late = append(late, c.SendAsync(t, owner, req))
 	}
 	for _, key := range keys {

@@ -37,7 +37,7 @@ func newFaults() []fault {
 	}
 	all = append(all, &oneWay{}, &oneWay{receiveLoss: true}, &reset{}, &reset{both: true},
 		&fullDisk{}, &fsyncFault{returnsError: true}, &fsyncFault{},
-		&join{}, &join{removes: true}, &badHooks{},
+		&nodeReplacement{}, &nodeReplacement{killsNode: true}, &badHooks{},
 		&drain{}, &drain{isLocal: true}, &slowMove{}, &cordon{}, &hold{}, &hold{returnsLate: true}, &restartApp{},
 		&instanceFault{kind: "kill -9"}, &instanceFault{kind: "SIGSTOP"}, &instanceFault{kind: "drain"})
 	return all

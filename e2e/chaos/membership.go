@@ -9,29 +9,30 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// join adds the spare node to the cluster under load, and then makes another node leave.
-// That node leaves after SIGTERM, or with remove after kill -9 and the command remove. It
-// becomes the spare node, which a later join adds again with its old data.
-type join struct {
-	removes bool
+// nodeReplacement adds the spare node to the cluster under load, and then makes another node leave. The
+// leaving node becomes the spare node. A later nodeReplacement adds it again with its old data, which
+// must not harm the cluster.
+type nodeReplacement struct {
+	// killsNode selects how the node leaves: it is killed with SIGKILL and then removed with the
+	// command remove. Otherwise it gets SIGTERM and leaves gracefully.
+	killsNode bool
 }
 
-func (f *join) name() string {
-	if f.removes {
+func (f *nodeReplacement) name() string {
+	if f.killsNode {
 		return "join, kill and remove"
 	}
 	return "join and leave"
 }
 
-func (*join) exclusive() {}
+func (*nodeReplacement) exclusive() {}
 
-func (*join) begin(*scenario) {}
+func (*nodeReplacement) begin(*scenario) {}
 
-// whileActive adds the spare node to the cluster, and then removes another node or stops it in an orderly way. That node
-// becomes the spare node.
-func (f *join) whileActive(sc *scenario) {
+// whileActive adds the spare node to the cluster, and then kills and removes another node, or stops it gracefully.
+func (f *nodeReplacement) whileActive(sc *scenario) {
 	joining, leavingRole := sc.spareNode, anyNode
-	if f.removes {
+	if f.killsNode {
 		leavingRole = follower // the leader cannot be removed
 	}
 	leaving := sc.pickNode(leavingRole)
@@ -43,13 +44,13 @@ func (f *join) whileActive(sc *scenario) {
 	sc.awaitLoad()
 	sc.members = slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return node == leaving })
 	sc.spareNode = leaving
-	if f.removes {
+	if f.killsNode {
 		sc.killNode(leaving)
 	} else {
 		sc.tracef("%s leaves", leaving.ID)
 		leaving.Stop(sc)
 	}
-	if f.removes || leaving.RestartsInPlace() {
+	if f.killsNode || leaving.RestartsInPlace() {
 		sc.cluster.AwaitShards(sc, sc.members...) // one of five votes belongs to that node
 		sc.tracef("%s is removed", leaving.ID)
 		sc.retryUntilSuccess("remove "+leaving.ID, func() error {
@@ -60,4 +61,4 @@ func (f *join) whileActive(sc *scenario) {
 	sc.awaitRecovery()
 }
 
-func (*join) end(*scenario) {}
+func (*nodeReplacement) end(*scenario) {}

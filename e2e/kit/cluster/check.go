@@ -73,8 +73,9 @@ func (c *Cluster) commonDuration(name string) time.Duration {
 	return duration
 }
 
-// AwaitRuns waits until all runs whose client has a response have ended, and returns all runs. An
-// app may record the end of a run after the client has received the response.
+// AwaitRuns waits until every run of a successful request has recorded its end, and returns all runs.
+// The wait is necessary because an app may record the end after the client has received the response.
+// Runs of failed requests may have no end: the app may have been killed.
 func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	tb.Helper()
 	succeeded := make(map[string]bool, len(c.responses))
@@ -82,11 +83,11 @@ func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 		succeeded[resp.ID] = resp.OK()
 	}
 	var all []history.Run
-	Await(tb, "runs with a response have ended", func() error {
+	Await(tb, "runs of successful requests have ended", func() error {
 		all = c.RecordedRuns(tb)
 		isUnfinished := func(run history.Run) bool { return run.End == 0 && succeeded[run.ID] }
 		if i := slices.IndexFunc(all, isUnfinished); i >= 0 && !hasOtherRun(all, i) {
-			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
+			return fmt.Errorf("app %s has not recorded the end of request %s", all[i].App, all[i].ID)
 		}
 		return nil
 	})
@@ -109,8 +110,8 @@ func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 	return all
 }
 
-// hasOtherRun reports whether the request of run i has another run. Its response may then belong to
-// the other run, so that run i may continue.
+// hasOtherRun reports whether the request of run i was executed more than once. The response may then
+// come from the other run, and run i may never end.
 func hasOtherRun(runs []history.Run, i int) bool {
 	count := 0
 	for _, run := range runs {

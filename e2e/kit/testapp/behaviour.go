@@ -23,13 +23,13 @@ type behaviour struct {
 	// Before the operation.
 	gate          string        // App-Hang: the gate at which the request waits
 	registerDelay time.Duration // App-Late: pause before the operation
-	endSource     string        // App-Heed: "context" or "node", see hasEnded
+	endSource     string        // App-End-Source: "context" or "node", see hasEnded
 
 	// Response.
 	delay  time.Duration // App-Delay: pause before each part
 	chunks int           // App-Chunks: number of parts
 	size   int           // App-Size: minimum length of the body in bytes
-	killAt string        // App-Die: kill the process "before" or "amid" the response
+	killAt string        // App-Die: kill the process "before" or in the "middle" of the response
 	cookie string        // App-Set-Cookie: value of Set-Cookie
 
 	// Event streams, in place of the response.
@@ -41,7 +41,7 @@ type behaviour struct {
 // parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
 // test notices this in the response.
 func parseBehaviour(header http.Header) behaviour {
-	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), endSource: header.Get("App-Heed"), endGate: header.Get("App-Until"), cookie: header.Get("App-Set-Cookie")}
+	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), endSource: header.Get("App-End-Source"), endGate: header.Get("App-Until"), cookie: header.Get("App-Set-Cookie")}
 	selected.delay, _ = time.ParseDuration(header.Get("App-Delay"))
 	selected.registerDelay, _ = time.ParseDuration(header.Get("App-Late"))
 	selected.eventInterval, _ = time.ParseDuration(header.Get("App-Events"))
@@ -51,8 +51,9 @@ func parseBehaviour(header http.Header) behaviour {
 	return selected
 }
 
-// hasEnded reports whether the request has ended, as far as the source that App-Heed names has been
-// informed. It returns false without App-Heed.
+// hasEnded reports whether the request has ended, according to the source that App-End-Source selects:
+// the context of the request, or the node in this process. An app must then not write any more, and
+// the test checks that both sources report this in time. Without App-End-Source it returns false.
 func (b behaviour) hasEnded(r *http.Request) bool {
 	switch b.endSource {
 	case "context":
@@ -89,7 +90,7 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 		if b.delay > 0 && !sleep(r, b.delay) {
 			return
 		}
-		if b.killAt == "amid" && i == len(parts)/2 {
+		if b.killAt == "middle" && i == len(parts)/2 {
 			killSelf()
 		}
 		if i == len(parts)-1 {

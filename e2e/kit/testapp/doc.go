@@ -15,15 +15,16 @@
 //	App-Size      pad the body with spaces to this number of bytes
 //	App-Set-Cookie
 //	              set this cookie in the response
-//	App-Die       kill the app: "before" the response or "amid" its body
+//	App-Die       kill the app: "before" the response or in the "middle" of its body
 //	App-Register  use the register of the key: "memory", "store" or "unfenced"
 //	App-Late      wait this Go duration before the register is used
 //	App-Events    send one server-sent event per interval until the client disconnects
 //	App-Until     with App-Events: end the stream at POST /release?name=NAME
 //	App-Feed      send events with IDs per interval, starting after Last-Event-ID; another app
 //	              can continue the stream
-//	App-Heed      stop if the request has ended before the register is used, as reported by its
-//	              "context" or by the "node" in this process
+//	App-End-Source
+//	              stop if the request has ended before the register is used, according to its
+//	              "context" or the "node" in this process
 //	App-Hold      value of the response header Shardway-Hold
 //
 // The response is a JSON object with app, id, key, shard, epoch and count. The headers App-Name,
