@@ -41,9 +41,9 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 
 // leaderRequests serves the requests that only a leader can serve.
 type leaderRequests struct {
-	client         *leaderloop.Client
+	client         *leaderloop.Client // contains the current leadership of this node
 	inbox          *leaderInbox
-	poisonDetector *crashdetect.PoisonDetector
+	poisonDetector *crashdetect.PoisonDetector // detects keys whose requests crash apps
 	monitor        *findings.Monitor
 }
 

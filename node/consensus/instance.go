@@ -106,7 +106,7 @@ func (r *Raft) isStopping() bool {
 
 // stop stops the instance. It returns true when its goroutines have ended, or false if giveUp is
 // closed first, because a stalled write blocks the goroutines. The caller must hold Raft.instanceLock.
-func (inst *instance) stop(failure *failure, giveUp <-chan struct{}) (ended bool) {
+func (inst *instance) stop(fatal *failure, giveUp <-chan struct{}) (ended bool) {
 	defer inst.ended.close()
 	future := inst.Shutdown()
 	_ = inst.transport.Close() // never returns an error
@@ -117,8 +117,8 @@ func (inst *instance) stop(failure *failure, giveUp <-chan struct{}) (ended bool
 	}()
 	select {
 	case <-done:
-	case <-failure.failed:
-		failure.releaseStores()
+	case <-fatal.failed: // the goroutines may wait for a store that will never respond
+		fatal.releaseStores()
 		<-done
 	case <-giveUp:
 		return false

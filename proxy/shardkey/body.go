@@ -121,7 +121,7 @@ func (x *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
 			continue
 		}
 		if x.Request.IsConnectionOption(i) {
-			return false, detailRemovedKey
+			return false, detailHopByHopKey
 		}
 		isEncoded = true
 	}
@@ -139,7 +139,7 @@ func (x *Extractor) bodyFormat() (format bodyFormat, problemText string) {
 			continue
 		}
 		if x.Request.IsConnectionOption(i) {
-			return formatUnclear, detailRemovedKey
+			return formatUnclear, detailHopByHopKey
 		}
 		if lines++; lines > 1 {
 			return formatUnclear, detailContentType

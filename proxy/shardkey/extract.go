@@ -19,7 +19,7 @@ const generatedKeyLen = 32
 // Problem details for requests in which the app may read a different key.
 const (
 	detailTwoKeys       = "two different keys in "
-	detailRemovedKey    = "the Connection header removes what the key is read from: "
+	detailHopByHopKey   = "the Connection header removes what the key is read from: "
 	detailAmbiguousPath = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
 	detailPathSubject   = "the routes"
 
@@ -285,7 +285,7 @@ func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 		}
 		switch {
 		case x.Request.IsConnectionOption(i):
-			return nil, detailRemovedKey
+			return nil, detailHopByHopKey
 		case key == nil:
 			key = value
 		case !bytes.Equal(value, key):
@@ -317,7 +317,7 @@ func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 		}
 		switch {
 		case x.Request.IsConnectionOption(i):
-			problemText = detailRemovedKey
+			problemText = detailHopByHopKey
 		case !same || !bytes.Equal(value, key):
 			problemText = detailTwoKeys
 		}

@@ -134,7 +134,7 @@ func (x *Extractor) subprotocolToken(prefix string) (token []byte, problemText s
 			switch {
 			case !hasPrefix || len(text) == 0:
 			case x.Request.IsConnectionOption(i):
-				return nil, detailRemovedKey
+				return nil, detailHopByHopKey
 			case token != nil && !bytes.Equal(text, token):
 				return nil, detailTwoKeys
 			default:

@@ -36,7 +36,7 @@ func (x *Extractor) wrappedKey(source *keysource.Source) (key []byte, problemTex
 	case wrapkey.TwoKeys:
 		return nil, detailTwoKeys
 	case wrapkey.NotForApp:
-		return nil, detailRemovedKey
+		return nil, detailHopByHopKey
 	case wrapkey.Absent, wrapkey.Plain:
 	}
 	return nil, ""
