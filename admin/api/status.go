@@ -14,7 +14,7 @@ type Status struct {
 	Boot    uint64 `json:"boot"`    // incarnation: a counter that each process of the node increments
 	Cluster string `json:"cluster"` // id of the cluster; empty until the node belongs to one
 	Version string `json:"version"` // version of Shardway
-	State   string `json:"state"`   // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
+	State   string `json:"state"`   // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, failed, stopping
 	// ClusterState is the state of the whole cluster as this node sees it: initializing, single-node, stable,
 	// rebalancing, degraded (a member has failed, or no further failure is tolerated) or unavailable. ClusterReason
 	// is one sentence that explains it.

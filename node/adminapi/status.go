@@ -28,6 +28,9 @@ func (a *API) nodeState(s snapshot) string {
 		}
 		return "starting"
 	}
+	if !isGateway && a.options.View.IsMarkedFailed() { // also without a lease, as in the list of nodes
+		return "failed"
+	}
 	if !isInMap && a.isAppUnhealthy() { // excluded because of its app
 		return "unhealthy"
 	}
