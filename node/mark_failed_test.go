@@ -20,6 +20,9 @@ func TestMarkedNodeIsExcludedUntilItIsUncordoned(t *testing.T) {
 		w.until("it owns nothing", func() bool {
 			return w.stateOf(leader, marked.name) == "failed" && w.listed(leader, marked.name).Shards == 0
 		})
+		if state := marked.node.API().Status().State; state != "failed" {
+			w.t.Errorf("the marked node reports that it is %s", state)
+		}
 		w.until("it is not ready", func() bool {
 			err := marked.node.API().Ready()
 			return err != nil && strings.Contains(err.Error(), "marked-failed: "+marked.name+" is marked as failed and gets no shards")
@@ -87,6 +90,27 @@ func TestMarkOfAnUnresponsiveNodeLasts(t *testing.T) {
 		}
 		w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: marked.name})
 		w.until("it owns shards again", func() bool { return w.listed(leader, marked.name).Shards == shards/3 })
+	})
+}
+
+// Gossip knows a removed node for some seconds, so an operator can still mark it. The mark can end after gossip has
+// deleted the node. Once, the leader refused the uncordon and suggested remove, which did not know the node.
+func TestMarkOfARemovedNodeCanBeEnded(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		leader, removed := w.leader(), w.follower()
+		w.net.Isolate(removed.name)
+		w.asks(leader, api.Action{Verb: api.Remove, Node: removed.name, Force: true})
+		w.asks(leader, api.Action{Verb: api.MarkFailed, Node: removed.name})
+		w.until("the node is unknown", func() bool { return w.listed(leader, removed.name).ID == "" })
+		if policy := leader.node.API().Policy(); len(policy.MarkedFailed) != 1 {
+			w.t.Errorf("policy %+v, want one mark", policy)
+		}
+		w.asks(leader, api.Action{Verb: api.Uncordon, Node: removed.name})
+		if policy := leader.node.API().Policy(); len(policy.MarkedFailed) != 0 {
+			w.t.Errorf("policy %+v after the uncordon", policy)
+		}
 	})
 }
 

@@ -19,9 +19,12 @@ func (l *Leadership) checkMarkFailed(ctx context.Context, node shardmap.NodeID) 
 	return fmt.Errorf("%w: no other node can own the shards of node %q now: `shardway nodes` shows the states of the nodes", api.ErrNoActiveNodes, node)
 }
 
-// checkUncordon returns an error if a node is marked as failed and the leader receives no heartbeats from it.
+// checkUncordon returns an error if a node is marked as failed and the leader receives no heartbeats from it. It
+// allows the uncordon of a node that the cluster does not know: that node cannot send heartbeats, and remove refuses
+// it, so the mark could not end otherwise.
 func (l *Leadership) checkUncordon(ctx context.Context, node shardmap.NodeID) error {
-	if !l.options.View.State().Policy().MarkedFailed[node] {
+	isMarked := l.options.View.State().Policy().MarkedFailed[node]
+	if !isMarked || !l.options.View.HasNode(string(node)) {
 		return nil
 	}
 	voters, _ := l.options.View.Servers()
