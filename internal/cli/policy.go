@@ -199,8 +199,10 @@ node does not respond, that takes up to dead-after. The node stays in the cluste
 its vote. For a node that works, use drain, which lets its requests finish.
 
 The exclusion lasts until you run uncordon, also after a restart of all nodes. The leader
-refuses to uncordon the node while it receives no heartbeats from it. The leader refuses to
-mark the last node that can own shards.`
+refuses to uncordon a node of the cluster while it receives no heartbeats from it. The leader
+refuses to mark the last node that can own shards.
+
+If you repeat the command without --reason, the previous reason is deleted.`
 }
 
 // Run marks a node as failed.
