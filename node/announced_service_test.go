@@ -49,7 +49,7 @@ func (w *world) announce(host, name string, tags gossip.Tags) (stop func()) {
 }
 
 // Members of the gossip that are not nodes never become voters, members of the map or nodes, and change no address of a
-// node, whatever they announce. Their endpoints are listed while they run.
+// node, even if they announce a role or a peer port. Their endpoints are listed while they run.
 func TestAnnouncedServiceNeverBecomesANode(t *testing.T) {
 	three(t, func(w *world) {
 		t := w.t

@@ -20,7 +20,7 @@ type repairLog struct {
 // repairLogEvery is the minimum interval between two lines of one kind.
 const repairLogEvery = 10 * time.Second
 
-// Kinds of log lines. Each kind has its own interval, so that one does not suppress the other.
+// Kinds of log lines. Each kind has its own interval, so one kind does not suppress another.
 const (
 	loggedHeader = iota
 	loggedTrailers

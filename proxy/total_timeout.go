@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// The client's node enforces TotalTimeout, because only that node knows how long the client has waited: the time
+// The client's node enforces TotalTimeout, because only that node measures the whole time of the client: the time
 // includes the queue, retries and other nodes. When the time is over, the sweeper cancels the run of an attempt,
 // and waiting in the queue ends. If no byte of the response was sent, the client gets 504; otherwise its connection
 // is aborted, so that the response does not look complete. If the body is still being buffered before the first

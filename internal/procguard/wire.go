@@ -59,7 +59,7 @@ type guardEvent struct {
 	Lost   uint64    `json:"lost,omitempty"`   // eventOutput: number of lines that were dropped before this one
 }
 
-// Events contains callbacks for what happens to the children. They must not block, and are called one at a time.
+// Events contains callbacks for the starts and ends of children. They must not block, and are called one at a time.
 type Events struct {
 	// Started is called when the main process of a child runs.
 	Started func(id uint64, pid int)

@@ -85,7 +85,7 @@ func TestMembersFindEachOtherByMulticastDNS(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		network.failWith(nil)
 		s.whole(a, b)
-		// A node with another secret does not join, whatever it finds.
+		// A node with another secret does not join, although it finds the others.
 		c := s.add("c", node("c"), "mdns")
 		time.Sleep(time.Minute)
 		if c.NoOtherNodeReason() == nil || a.sees("c") != 0 {

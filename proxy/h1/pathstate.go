@@ -42,7 +42,7 @@ const (
 // still acknowledges data.
 //
 // If no data is in flight, CheckPath needs keepalive probes after one second (TCP_KEEPIDLE).
-// Whoever dials or accepts the connection must enable them. Without TCP, the path always counts as
+// The code that dials or accepts the connection must enable them. Without TCP, the path always counts as
 // alive. Any goroutine may call CheckPath.
 func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
 	state, nextCheck = PathAlive, deadAfter

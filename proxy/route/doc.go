@@ -5,7 +5,7 @@
 // atomic pointer. A Table does not change, so requests read it without locks. Table.Generation
 // increases with each table, and queued requests wait for a higher generation.
 //
-//	Queued   the request waits in the queue; Route.Reason says why
+//	Queued   the request waits in the queue; Route.Reason is the cause
 //	Local    the app of this node serves the request
 //	Remote   the node Route.Node serves the request
 //
