@@ -4,6 +4,11 @@ package ack_test
 // its sake that must stay.
 func mutantsOfRoles() []mutant {
 	restarts := aimed("role 8, role-restart 6, kill 2, elect 1")
+	cached := func(list string) *simMix {
+		m := aimed(list)
+		m.caches = 100
+		return m
+	}
 	const restrict = "ack/leader.placementInputs.restrictToRole"
 	return []mutant{
 		{
@@ -39,6 +44,14 @@ func mutantsOfRoles() []mutant {
 			edits: in("ack/leader.relocation.substituteFor", "	if len(rl.shardCounts) == 0 || rl.placement.Paused {\n", "	if len(rl.shardCounts) == 0 || rl.placement.Paused || PLANTED {\n"),
 		},
 		{
+			name: "role: a node with the role gets shards of which it may have an old copy", mix: cached("role 10, kill 8, policy 6, role-restart 4, elect 3"), caught: "returns|G9",
+			edits: in(restrict, "	placement.Substitutes = withNodes(nil, groups.substitutes)\n", "	if !PLANTED {\n		placement.Substitutes = withNodes(nil, groups.substitutes)\n	}\n"),
+		},
+		{
+			name: "role: a new leader gives an unknown node no shards of which others may have an old copy", mix: cached("role 10, kill 8, policy 6, elect 6, depose 4"), caught: "returns|G9",
+			edits: in("ack/leader.placementInputs.groupByRole", "			if mayReceive {\n				groups.substitutes = append(groups.substitutes, member.ID)\n			}\n		case node.lacksRole", "			if mayReceive && !PLANTED {\n				groups.substitutes = append(groups.substitutes, member.ID)\n			}\n		case node.lacksRole"),
+		},
+		{
 			name: "rule 8: snapshots forget the role", mix: aimed("role 6, compact 4, kill 4, wipe 2"), caught: "G5",
 			edits: in("ack.writer.writePolicy", "		w.text(policy.Role)\n", "		w.text([]string{policy.Role, \"\"}[plantedAs(PLANTED)])\n"),
 		},
@@ -53,6 +66,10 @@ func pointsOfRoles() []point {
 		{of: "role", clause: "and orphaned shards go to members with the role", planted: []string{"role: shards go to members without the role"}},
 		{of: "role", clause: "without such a member shards stay, and orphaned shards get an owner", planted: []string{"role: without a member that has the role, no member may get shards"}},
 		{of: "role", clause: "a member without it owns a shard that no app with the role acquires", planted: []string{"role: a shard that no app with the role acquires stays there"}},
+		{
+			of: "role", clause: "a member without it owns an orphaned shard of which members with the role may hold an old copy",
+			planted: []string{"role: a node with the role gets shards of which it may have an old copy", "role: a new leader gives an unknown node no shards of which others may have an old copy"},
+		},
 		{of: "role", clause: "a cordoned member takes nothing", planted: []string{"role: a cordoned member with the role takes all shards"}},
 		{
 			of: "role", clause: "an election alone moves nothing",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -160,6 +161,66 @@ func TestNodesWithoutRoleOwnShardsThatNoOtherAppAcquires(t *testing.T) {
 		s.untilOwned(9, 2, 1) // the others stay, and b owns fewer than c
 		a.unacquired, a.acquiresNone = nil, false
 		s.untilOwned(12, 0, 0)
+	}
+}
+
+// An orphaned shard goes to a node without the role if each node with the role may have an old copy of it, also while
+// moves are paused and while a new leader does not know the role of a node. It moves when the app of a node with the
+// role has restarted.
+func TestNodeWithoutRoleOwnsShardsOfWhichOthersMayHaveOldCopies(t *testing.T) {
+	for _, test := range []struct {
+		isPaused           bool
+		newLeader, unknown shardmap.NodeID // the new leader has no heartbeat of the node unknown
+	}{{}, {isPaused: true}, {newLeader: "c", unknown: "b"}, {newLeader: "b", unknown: "c"}} {
+		s := newStage(t, "a", "b", "c")
+		s.actor("a").roles, s.actor("b").roles = []string{"app"}, []string{"app"}
+		for _, id := range []shardmap.NodeID{"a", "b", "c"} {
+			s.actor(id).caches = true
+		}
+		s.start("a", "b")
+		s.elect("a")
+		s.run(600 * time.Millisecond)
+		s.changePolicy("a", restrict("app"))
+		s.start("c")
+		s.actor("c").follows, s.actor("c").term = "a", s.term
+		s.until("c is a member of the map", func() bool { return s.state.Committed().IsMember("c") })
+		s.untilOwned(6, 6, 0)
+		s.run(time.Second)
+		s.crash("b")
+		s.untilOwned(12, 0, 0)
+		s.start("b")
+		s.untilOwned(6, 6, 0) // b owns those that a had at the beginning, and may have old copies of the others
+		s.run(time.Second)
+		changes := []ack.Change{{Kind: ack.ChangeDrain, Node: "a"}}
+		if test.isPaused {
+			changes = append(changes, pause(time.Hour))
+		}
+		if test.newLeader != "" {
+			s.actor(test.unknown).mute = true
+		}
+		s.changePolicy("a", changes...)
+		if test.newLeader != "" {
+			s.until("a proposes to move its shards", func() bool { return s.state.HasOpenProposal() })
+			l, before := s.electStuck(test.newLeader), s.state.Proposed()
+			s.run(100 * time.Millisecond)
+			s.step(l, leader.BarrierApplied{})
+			s.until("the new leader proposes a map", func() bool { return s.state.Proposed() != before })
+			if n := s.state.Proposed().ShardCount("c"); n != 6 {
+				t.Errorf("%+v: the new leader proposes %d shards for c, want 6:\n%s", test, n, s)
+			}
+			s.actor(test.unknown).mute = false
+		}
+		s.untilOwned(0, 6, 6)
+		s.run(2 * time.Second)
+		s.untilOwned(0, 6, 6)
+		if n := s.state.StaleReturns("b"); n != 0 {
+			t.Errorf("%+v: %d shards returned to b:\n%s", test, n, s)
+		}
+		if test.isPaused {
+			s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
+		}
+		s.actor("b").appStartedAfter = s.state.Committed().Epoch()
+		s.untilOwned(0, 12, 0)
 	}
 }
 

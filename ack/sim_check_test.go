@@ -102,7 +102,7 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 		w.checkRoles(before, after, e)
 		w.checkPlacement(before, after, e)
 		w.checkMarks(before, after)
-		w.checkReturns(before, after, e)
+		w.checkReturns(before, after)
 	case ack.OutcomeCommitted:
 		w.checkCommit(before, after)
 	case ack.OutcomeIgnored:

@@ -61,6 +61,7 @@ type coverage struct {
 	laterReturns                                       int
 	marked, unmarked, markedRestarts                   int
 	roleMoves, roleMissing, substitutes                int
+	roleSubstitutes                                    int
 	suspicions, suspicionCampaigns, hangs, splits      int
 	rounds, drops, takeovers, stepDowns, calls         map[string]int
 	returnsCoverage
@@ -253,6 +254,7 @@ func (c *coverage) counters() []counter {
 		{"shards that move under a restriction to a role", &c.roleMoves, false},
 		{"maps proposed while no node with the role can get shards", &c.roleMissing, false},
 		{"shards at nodes without the role because no app with it acquires them", &c.substitutes, true},
+		{"shards that move to nodes without the role because others may have an old copy", &c.roleSubstitutes, true},
 		{"shards that left an app which caches", &c.departures, false},
 		{"shards that returned to such an app because no other node could own them", &c.staleReturns, false},
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},

@@ -166,7 +166,7 @@ func (w *world) checkCached(p *proc, r *simReq) {
 }
 
 // checkReturns records which moves of a proposal had no other target.
-func (w *world) checkReturns(before, after *ack.State, e *logEntry) {
+func (w *world) checkReturns(before, after *ack.State) {
 	if w.needed == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (w *world) checkReturns(before, after *ack.State, e *logEntry) {
 				continue
 			}
 			present = append(present, shardmap.InstanceID(m.ID, instance))
-			if !policy.Cordoned[m.ID] && (policy.Role == "" || e.roles.has(m.ID, policy.Role)) {
+			if !policy.Cordoned[m.ID] {
 				open = append(open, shardmap.InstanceID(m.ID, instance))
 			}
 		}

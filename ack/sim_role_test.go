@@ -79,7 +79,11 @@ func restricted(role string, members []shardmap.Member, roles nodeRoles, reports
 	if len(owners) == 0 {
 		cordoned = lacking
 	}
-	by.Cordoned, by.Emptied = maps.Clone(by.Cordoned), map[shardmap.NodeID]bool{}
+	by.Cordoned, by.Emptied, by.Substitutes = maps.Clone(by.Cordoned), map[shardmap.NodeID]bool{}, map[shardmap.NodeID]bool{}
+	for _, m := range members {
+		isClosed := by.Cordoned[m.ID] || reports[m.ID].unable || by.GraduallyDrained[m.ID] || by.DrainsAll(m) || by.Restarting[m.ID]
+		by.Substitutes[m.ID] = !isClosed && !roles.has(m.ID, role)
+	}
 	for _, id := range cordoned {
 		if by.Cordoned == nil {
 			by.Cordoned = map[shardmap.NodeID]bool{}
@@ -120,11 +124,16 @@ func (w *world) checkRoles(before, after *ack.State, e *logEntry) {
 		if slices.ContainsFunc(e.roleVariants(policy.Role), func(roles nodeRoles) bool { return roles.has(move.To, policy.Role) }) {
 			continue
 		}
+		// A node without the role may own a shard of which each node with the role may have an old copy. It has none.
+		isFresh := func(m shardmap.Member) bool { return isOpen(m) && !isBarredFrom(before, m, move.Shard) }
+		if !before.IsBarred(p.OwnerInstanceID(move.Shard), move.Shard) && !slices.ContainsFunc(p.Members(), isFresh) {
+			w.cover.roleSubstitutes++
+			continue
+		}
 		// A node without the role may own a shard that no app with the role acquires.
 		mayAcquire := func(m shardmap.Member) bool {
 			isReported := slices.Contains(e.reports[m.ID].failed, move.Shard) || e.heard == m.ID && slices.Contains(e.earlier.failed, move.Shard)
-			isBarred := before.IsBarred(m.ID, move.Shard)
-			return isOpen(m) && !isReported && !isBarred
+			return isOpen(m) && !isReported && !isBarredFrom(before, m, move.Shard)
 		}
 		isReported := slices.ContainsFunc(slices.Collect(maps.Values(e.reports)), func(r appReport) bool { return slices.Contains(r.failed, move.Shard) })
 		if (isReported || slices.Contains(e.earlier.failed, move.Shard)) && !slices.ContainsFunc(p.Members(), mayAcquire) {
@@ -132,6 +141,16 @@ func (w *world) checkRoles(before, after *ack.State, e *logEntry) {
 		}
 		w.fail("role: %d moves shard %d to %s, which is not known to have the role %s, and %s has it", p.Epoch(), move.Shard, move.To, policy.Role, p.Members()[i].ID)
 	}
+}
+
+// isBarredFrom reports whether each instance of the member that is not drained is barred from the shard.
+func isBarredFrom(s *ack.State, m shardmap.Member, shard shardmap.Shard) bool {
+	for _, instance := range m.Instances.All() {
+		if !s.Policy().Drained[shardmap.InstanceName(m.ID, instance)] && !s.IsBarred(shardmap.InstanceID(m.ID, instance), shard) {
+			return false
+		}
+	}
+	return true
 }
 
 // rolesSettled reports whether members without the role own no shards, if another member can own them. Nodes that may

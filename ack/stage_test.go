@@ -96,6 +96,9 @@ type actor struct {
 	// unacquired are shards that its app has failed to acquire. acquiresNone means that it acquires no shard.
 	unacquired   []shardmap.Shard
 	acquiresNone bool
+	// caches means that its app may keep old copies of shards. appStartedAfter is the map after which the app started.
+	caches          bool
+	appStartedAfter shardmap.Epoch
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -409,6 +412,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 		hb.ReleasesDigest, hb.ReleaseTime = a.keeps.Digest(), 4*time.Second
 	}
 	hb.UnacquiredShards, hb.AcquiresNone = a.unacquired, a.acquiresNone
+	hb.ReturnsNeedRestart, hb.AppStartedAfter = a.caches, a.appStartedAfter
 	hb.ReleaseTime = max(hb.ReleaseTime, a.releaseTime)
 	a.last = hb
 	l := s.leaders[a.follows]

@@ -27,6 +27,8 @@ import "slices"
 //   - Emptied members receive nothing. Their shards are placed like orphaned shards. While moves are paused, they
 //     keep their shards.
 //   - Shards in Policy.Assigned are placed first, also on a cordoned or emptied member.
+//   - An orphaned shard goes to a member in Policy.Substitutes if every other member that can receive it is barred from
+//     it.
 //   - Policy.DefersMoves and Policy.KeptShards defer moves: these shards stay with their owners, and the numbers of
 //     shards differ from the quotas by the deferred moves.
 //   - Among shards that can move equally well, Assign moves those that return to their previous owner

@@ -279,3 +279,37 @@ func TestEmptiedMemberKeepsShardsFromWhichOthersAreBarred(t *testing.T) {
 		t.Errorf("shard %d is at %s, want a", second, got.Owner(second))
 	}
 }
+
+// A substitute receives only orphaned shards from which it is not barred and all receivers are.
+func TestSubstituteReceivesShardsFromWhichReceiversAreBarred(t *testing.T) {
+	type ids = map[shardmap.NodeID]bool
+	prev := assignNext(shardmap.New(12), equalMembers("a", "b"))
+	ofA, members := slices.Collect(prev.Shards("a")), equalMembers("b", "c", "d")
+	barred := barredSets{}.add("b", ofA[:5]...).add("c", ofA[0], ofA[1]).add("d", ofA[0])
+	for name, test := range map[string]struct {
+		policy  shardmap.Policy
+		b, c, d int
+	}{
+		"without substitutes":         {shardmap.Policy{Emptied: ids{"c": true, "d": true}}, 12, 0, 0},
+		"emptied":                     {shardmap.Policy{Emptied: ids{"c": true, "d": true}, Substitutes: ids{"c": true, "d": true}}, 8, 2, 2},
+		"emptied, during a pause":     {shardmap.Policy{Paused: true, Emptied: ids{"c": true, "d": true}, Substitutes: ids{"c": true, "d": true}}, 8, 2, 2},
+		"cordoned":                    {shardmap.Policy{Cordoned: ids{"c": true, "d": true}, Substitutes: ids{"c": true, "d": true}}, 8, 2, 2},
+		"one of two":                  {shardmap.Policy{Emptied: ids{"c": true, "d": true}, Substitutes: ids{"c": true}}, 9, 3, 0},
+		"restarting":                  {shardmap.Policy{Emptied: ids{"c": true, "d": true}, Restarting: ids{"d": true}, Substitutes: ids{"d": true}}, 12, 0, 0},
+		"gradually drained":           {shardmap.Policy{Emptied: ids{"c": true}, GraduallyDrained: ids{"d": true}, Substitutes: ids{"d": true}}, 12, 0, 0},
+		"a receiver that may own all": {shardmap.Policy{Emptied: ids{"c": true}, Substitutes: ids{"c": true}, Barred: barredSets{}.add("c", ofA...)}, 6, 0, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.policy.Barred == nil {
+				test.policy.Barred = barred
+			}
+			got := shardmap.Assign(prev, members, test.policy)
+			if b, c, d := got.ShardCount("b"), got.ShardCount("c"), got.ShardCount("d"); b != test.b || c != test.c || d != test.d {
+				t.Errorf("b owns %d, c %d and d %d, want %d, %d and %d", b, c, d, test.b, test.c, test.d)
+			}
+			if again := shardmap.Assign(got, members, test.policy); !again.HasSameOwners(got) {
+				t.Errorf("once more: %v", shardmap.Diff(got, again))
+			}
+		})
+	}
+}

@@ -41,6 +41,7 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
 		pl.releaseIdle(policy)
 		pl.releaseEmptied(policy, active)
 		pl.fixAssigned(policy)
+		pl.placeOnSubstitutes(policy, active)
 	}
 	pl.fixOwners(func(owner int16) bool { return pl.excluded[owner] })
 	if len(active) == 0 {
@@ -107,10 +108,7 @@ func (pl *placement) releaseEmptied(policy Policy, active []int16) {
 	if len(policy.Emptied) == 0 || policy.Paused {
 		return
 	}
-	receivers := slices.DeleteFunc(slices.Clone(active), func(i int16) bool { return pl.cordoned[i] })
-	if len(receivers) == 0 {
-		receivers = active
-	}
+	receivers := pl.receiversOf(active)
 	barred := pl.shardMap.barredSets(policy.Barred)
 	for shard, owner := range pl.shardMap.owners {
 		if owner == noOwner {
@@ -122,6 +120,47 @@ func (pl *placement) releaseEmptied(policy Policy, active []int16) {
 		}
 		if slices.ContainsFunc(receivers, func(i int16) bool { return !barred[i].Has(Shard(shard)) }) {
 			pl.shardMap.owners[shard] = noOwner
+		}
+	}
+}
+
+// receiversOf returns the active members that can receive shards.
+func (pl *placement) receiversOf(active []int16) []int16 {
+	receivers := slices.DeleteFunc(slices.Clone(active), func(i int16) bool { return pl.cordoned[i] })
+	if len(receivers) == 0 {
+		return active
+	}
+	return receivers
+}
+
+// placeOnSubstitutes fixes each orphaned shard from which all members that can receive it are barred to the substitute
+// with the fewest shards that is not barred. Without such a substitute, the shard is placed like any other.
+func (pl *placement) placeOnSubstitutes(policy Policy, active []int16) {
+	if len(policy.Substitutes) == 0 || len(policy.Barred) == 0 {
+		return
+	}
+	receivers := pl.receiversOf(active)
+	barred := pl.shardMap.barredSets(policy.Barred)
+	counts := make([]int, len(pl.shardMap.members))
+	for _, owner := range pl.shardMap.owners {
+		if owner != noOwner {
+			counts[owner]++
+		}
+	}
+	for shard, owner := range pl.shardMap.owners {
+		if owner != noOwner || slices.ContainsFunc(receivers, func(i int16) bool { return !barred[i].Has(Shard(shard)) }) {
+			continue
+		}
+		substitute := int16(noOwner)
+		for i, member := range pl.shardMap.members {
+			canOwn := policy.Substitutes[member.ID] && !policy.Restarting[member.ID] && !policy.GraduallyDrained[member.ID] && !barred[i].Has(Shard(shard))
+			if canOwn && (substitute == noOwner || counts[i] < counts[substitute]) {
+				substitute = int16(i)
+			}
+		}
+		if substitute != noOwner {
+			pl.fixOwner(shard, substitute)
+			counts[substitute]++
 		}
 	}
 }

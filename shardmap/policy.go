@@ -24,6 +24,10 @@ type Policy struct {
 	// Emptied. An entry has no effect while moves are paused, if its node is not a member, or if its node or the
 	// present owner is in Restarting or GraduallyDrained.
 	Assigned map[Shard]NodeID
+	// Substitutes contains members in Cordoned or Emptied that receive an orphaned shard if all members that can receive
+	// it are barred from it (Barred). It has no effect for members in Restarting or GraduallyDrained, and for shards from
+	// which the member itself is barred.
+	Substitutes map[NodeID]bool
 	// IdleShards contains the shards that are not in use. It matters only for owners in
 	// GraduallyDrained or DefersMoves.
 	IdleShards map[Shard]bool

@@ -12,10 +12,12 @@ import (
 type roleGroups struct {
 	// owners have the role, and may get further shards.
 	owners []shardmap.NodeID
-	// lacking do not have the role. substitutes are those of them that could get further shards.
-	lacking, substitutes []shardmap.NodeID
+	// lacking do not have the role.
+	lacking []shardmap.NodeID
 	// unknown have not sent a heartbeat to this leader, so their roles are unknown.
 	unknown []shardmap.NodeID
+	// substitutes are the members in lacking and unknown that could get further shards.
+	substitutes []shardmap.NodeID
 }
 
 // restrictToRole adapts the policy of the next map to the role to which an operator has restricted shards. Members
@@ -24,9 +26,13 @@ type roleGroups struct {
 // shards get an owner.
 //
 // A new leader moves only orphaned shards before it has the roles of all members.
+//
+// An old copy of a shard outranks the role: an orphaned shard from which all possible owners are barred goes to a member
+// that is not barred, even if that member does not have the role.
 func (pi *placementInputs) restrictToRole(placement *shardmap.Policy) (groups roleGroups) {
 	groups = pi.groupByRole(placement)
 	placement.Paused = placement.Paused || len(groups.unknown) > 0
+	placement.Substitutes = withNodes(nil, groups.substitutes)
 	if len(groups.owners) == 0 {
 		placement.Cordoned = withNodes(placement.Cordoned, groups.lacking)
 		return groups
@@ -60,6 +66,9 @@ func (pi *placementInputs) groupByRole(placement *shardmap.Policy) (groups roleG
 		case placement.Restarting[member.ID]:
 		case !node.hasHeartbeat():
 			groups.unknown = append(groups.unknown, member.ID)
+			if mayReceive {
+				groups.substitutes = append(groups.substitutes, member.ID)
+			}
 		case node.lacksRole(pi.inputs):
 			groups.lacking = append(groups.lacking, member.ID)
 			if mayReceive {
