@@ -5,6 +5,8 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +134,14 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	c := startWithHealthChecks(t)
 	before := c.AwaitServing(t)
 	node := c.Follower(t)
+	cluster.Await(t, "the node has written the files of its join", func() error { // without them it must stop
+		for _, name := range []string{"level.json", "known.json"} {
+			if _, err := os.Stat(filepath.Join(node.DataDir, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	var limit unix.Rlimit
 	if err := unix.Prlimit(node.Process().Pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 		t.Fatal(err)

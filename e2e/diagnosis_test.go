@@ -93,9 +93,12 @@ func (w diagnosisTest) wantFinding(node *cluster.Node, code diagnosis.Code, text
 		}
 		return false
 	}
-	if !logged(node.Process().Output(1_000_000)) {
-		w.t.Errorf("the log of %s has no line of %s", node.ID, code)
-	}
+	cluster.Await(w.t, "the log has the finding", func() error { // the node logs it after it reports it
+		if !logged(node.Process().Output(1_000_000)) {
+			return fmt.Errorf("the log of %s has no line of %s", node.ID, code)
+		}
+		return nil
+	})
 	if m, err := node.Metrics(w.t.Context()); err != nil || m.Sum("shardway_finding", `code="`+string(code)+`"`) < 1 {
 		w.t.Errorf("the gauge of %s does not report %s: %v", node.ID, code, err)
 	}
