@@ -54,7 +54,8 @@ func TestEachFaultComesAloneBeforePairs(t *testing.T) {
 		if !canCombine(fs[0], fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
 			t.Errorf("%s came together", joinNames(fs))
 		}
-		if s := joinNames(fs); strings.Contains(s, "fsync") && strings.Contains(s, "SIGSTOP") {
+		// The app instances are processes of their own, which nothing traces.
+		if s := strings.ReplaceAll(joinNames(fs), "SIGSTOP instance", ""); strings.Contains(s, "fsync") && strings.Contains(s, "SIGSTOP") {
 			t.Errorf("%s came together: the state of a traced process does not show whether it is stopped", s)
 		}
 	}
