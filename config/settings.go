@@ -428,7 +428,7 @@ func operationSettings() []setting {
 		newSetting("log-format", "console|json", "auto", "format of log lines",
 			func(c *Config) settingValue {
 				return choiceValue[LogFormat]{&c.LogFormat, []LogFormat{LogConsole, LogJSON, LogAuto}}
-			}).withShownDefault("console on a terminal, else json"),
+			}).withShownDefault("json, or console on a terminal"),
 		newSetting("access-log", "off|stdout|FILE", AccessOff, "write one JSON line per client request to this node",
 			func(c *Config) settingValue { return textValue{field: &c.AccessLog} }).asReloadable(),
 		newSetting("access-log-keys", "", "", "log keys in plain text, not only their hashes",

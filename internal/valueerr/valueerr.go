@@ -10,7 +10,7 @@ import (
 type Error struct {
 	Key    string // name of the setting; empty if the caller adds it
 	Value  string
-	Wrong  string // what is wrong with the value
+	Wrong  string // the problem with the value
 	Remedy string // advice for the operator
 }
 

@@ -26,7 +26,7 @@ func DisplayName(member string) string { return strings.TrimPrefix(member, servi
 func HasValidName(member string) bool { return nodelabel.IsID(DisplayName(member)) }
 
 // isNode reports whether a member with this name and these tags is a node. A member whose name no node can have
-// is not, whatever it announces. This includes the names of services, because no ID contains a colon.
+// is not, even if its tags claim a node id. This includes the names of services, because no ID contains a colon.
 func isNode(name, taggedNode string) bool { return taggedNode == name && nodelabel.IsID(name) }
 
 // takesNodeID reports whether a member that is not a node has the name of a node with a server in Raft's
