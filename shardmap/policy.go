@@ -51,8 +51,8 @@ type Policy struct {
 	// return to their previous owner.
 	PreviousOwners []NodeID
 	// Barred contains, by InstanceID, the shards that the app instance must not receive, because it may
-	// still hold an old copy of their state. A member is barred if all its instances are. A member keeps a shard that it owns. An orphaned shard
-	// goes to a barred member only if no other member can own it.
+	// still hold an old copy of their state. A member is barred if all its instances are. A member keeps a
+	// shard that it owns. An orphaned shard goes to a barred member only if no other member can own it.
 	Barred map[NodeID]ShardSet
 	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a
 	// member that is missing here is unknown.
