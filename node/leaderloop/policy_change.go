@@ -55,7 +55,9 @@ func (l *Leadership) changePolicy(ctx context.Context, action api.Action) error 
 	if removesAllShards && change.Node == l.options.Self {
 		// The new leader performs the action on this node.
 		if newLeader := l.transferLeadership(ctx); newLeader != "" {
-			return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.AdminAction, Action: action}, nil)
+			return repeatUntilLeader(ctx, func() error {
+				return l.options.Client.Call(ctx, newLeader, control.Request{Kind: control.AdminAction, Action: action}, nil)
+			})
 		}
 		if action.Verb == api.MarkFailed {
 			return fmt.Errorf("%w: node %q leads the cluster, and no other node takes over the leadership: `shardway nodes` shows the states of the nodes", api.ErrRefused, action.Node)
@@ -296,6 +298,25 @@ func (l *Leadership) transferLeadership(ctx context.Context) string {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ""
+		}
+	}
+}
+
+// repeatUntilLeader repeats call while it returns api.ErrNotLeader, until ctx ends. Raft has elected a new leader some
+// milliseconds before that node performs requests, and a request that the node refuses for this reason has changed
+// nothing.
+func repeatUntilLeader(ctx context.Context, call func() error) error {
+	ticker := time.NewTicker(leaderPollInterval)
+	defer ticker.Stop()
+	for {
+		err := call()
+		if !errors.Is(err, api.ErrNotLeader) {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return err
 		}
 	}
 }

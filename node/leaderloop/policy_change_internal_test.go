@@ -13,6 +13,7 @@ import (
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/node/consensus"
+	"shardway/node/control"
 	"shardway/shardmap"
 )
 
@@ -172,6 +173,39 @@ func TestNewLeaderIsAskedAgain(t *testing.T) {
 			if ready && (err != nil || asked != 4) || !ready && (!errors.Is(err, api.ErrRefused) || asked < 40) {
 				t.Errorf("ready: %v: %v after %d questions", ready, err, asked)
 			}
+		})
+	}
+}
+
+// The node that Raft has just elected refuses requests until its leader loop runs. The former leader repeats its
+// request until then, or until the caller leaves. It does not repeat a request that was performed or refused.
+func TestRequestIsRepeatedUntilNewLeaderRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusals int   // how often the new leader answers that it does not lead yet
+		last     error // its answer after that
+		want     error
+	}{
+		"performed at once": {0, nil, nil},
+		"performed later":   {3, nil, nil},
+		"refused later":     {3, api.ErrRefused, api.ErrRefused},
+		"outcome unknown":   {0, api.ErrUnknown, api.ErrUnknown},
+		"never leads":       {1000, nil, api.ErrNotLeader},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				calls := 0
+				err := repeatUntilLeader(ctx, func() error {
+					if calls++; calls <= tc.refusals {
+						return control.ErrNotLeader
+					}
+					return tc.last
+				})
+				if !errors.Is(err, tc.want) || calls > 1+tc.refusals {
+					t.Errorf("%v after %d calls, want %v", err, calls, tc.want)
+				}
+			})
 		})
 	}
 }
