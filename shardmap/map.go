@@ -47,28 +47,24 @@ func (m *Map) Len() int { return len(m.owners) }
 // map.
 func (m *Map) Epoch() Epoch { return m.epoch }
 
-// Owner returns the node that owns the shard, or "" if it is orphaned. It panics unless shard <
-// m.Len(): shard numbers come from ShardOf, so any other value is a bug in the caller.
+// Owner returns the node that owns the shard, or "" if it is orphaned. A shard that the map does not
+// have is orphaned: a map gets longer when the cluster gets another service.
 func (m *Map) Owner(shard Shard) NodeID {
-	if i := m.owners[shard]; i >= 0 {
+	if i := m.ownerIndexOrNone(int(shard)); i >= 0 {
 		return m.members[i].ID
 	}
 	return ""
 }
 
-// OwnerIndex returns the index of the owner of the shard in Members, or -1 if it is orphaned. It
-// panics unless shard < m.Len().
-func (m *Map) OwnerIndex(shard Shard) int { return int(m.owners[shard]) }
+// OwnerIndex returns the index of the owner of the shard in Members, or -1 if it is orphaned.
+func (m *Map) OwnerIndex(shard Shard) int { return int(m.ownerIndexOrNone(int(shard))) }
 
-// Instance returns the instance of the owner that runs the requests of the shard. It panics unless
-// shard < m.Len().
-func (m *Map) Instance(shard Shard) Instance {
-	_ = m.owners[shard]
-	return m.instanceOf(int(shard))
-}
+// Instance returns the instance of the owner that runs the requests of the shard; zero if it is
+// orphaned.
+func (m *Map) Instance(shard Shard) Instance { return m.instanceOf(int(shard)) }
 
 // OwnerInstanceID returns the owner of the shard together with its instance, as InstanceID does, or
-// "" if it is orphaned. It panics unless shard < m.Len().
+// "" if it is orphaned.
 func (m *Map) OwnerInstanceID(shard Shard) NodeID {
 	owner := m.Owner(shard)
 	if owner == "" {
@@ -78,13 +74,12 @@ func (m *Map) OwnerInstanceID(shard Shard) NodeID {
 }
 
 // HasSameOwner reports whether m and other assign the shard to the same instance of the same node,
-// or to none. It panics unless both have the shard.
+// or to none.
 func (m *Map) HasSameOwner(other *Map, shard Shard) bool {
 	return m.Owner(shard) == other.Owner(shard) && m.instanceOf(int(shard)) == other.instanceOf(int(shard))
 }
 
-// IsOwnedBy reports whether the shard is assigned to the given instance of the given node. It panics
-// unless shard < m.Len().
+// IsOwnedBy reports whether the shard is assigned to the given instance of the given node.
 func (m *Map) IsOwnedBy(shard Shard, node NodeID, instance Instance) bool {
 	return m.Owner(shard) == node && m.instanceOf(int(shard)) == instance
 }
@@ -103,8 +98,13 @@ func (m *Map) InstanceCount(id NodeID, instance Instance) int {
 
 // OwnedSince returns the ownership epoch of the shard: the epoch of the map in which the current
 // owner, a node and an instance, became its owner. It is 0 if the shard is orphaned, or if Assign has moved it and WithEpoch
-// has not been called. It panics unless shard < m.Len().
-func (m *Map) OwnedSince(shard Shard) Epoch { return m.since[shard] }
+// has not been called.
+func (m *Map) OwnedSince(shard Shard) Epoch {
+	if int(shard) >= len(m.since) {
+		return 0
+	}
+	return m.since[shard]
+}
 
 // Members returns the members, sorted by id. The slice is shared: do not modify it.
 func (m *Map) Members() []Member { return m.members }
