@@ -45,9 +45,21 @@ import "slices"
 // Each shard also has an instance of its owner, from Member.Instances. placeInstances describes how
 // the shards of a member are spread over its instances; that changes no owner.
 //
+// If the policy has services, all this applies to each service separately, with the members that run
+// the service (assignServices). The result is then as long as the ranges of the services need, and not
+// shorter than prev.
+//
 // The cost is about one multiplication for each pair of a moving shard and a receiving member.
 func Assign(prev *Map, members []Member, policy Policy) *Map {
 	members = normalize(members)
+	if len(policy.Services) > 0 {
+		return assignServices(prev, members, policy)
+	}
+	return assignAll(prev, members, policy)
+}
+
+// assignAll places all shards of prev on the members, which must be normalized.
+func assignAll(prev *Map, members []Member, policy Policy) *Map {
 	healthy := make(map[NodeID]InstanceSet, len(members))
 	for _, member := range members {
 		healthy[member.ID] = member.Instances

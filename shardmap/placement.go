@@ -20,10 +20,11 @@ type placement struct {
 	shardMap *Map
 
 	// The following slices are indexed by member.
-	cordoned      []bool     // receives no shards in a stage, but keeps its own up to its quota
-	excluded      []bool     // restarting, gradually drained or emptied: belongs to no stage and receives no shards
-	alreadyPlaced []int      // number of shards whose owner is final
-	barred        []ShardSet // shards that the member must not receive; nil means no restriction
+	cordoned       []bool     // receives no shards in a stage, but keeps its own up to its quota
+	excluded       []bool     // restarting, gradually drained or emptied: belongs to no stage and receives no shards
+	alreadyPlaced  []int      // number of shards whose owner is final
+	ownedElsewhere []int      // number of shards of other services
+	barred         []ShardSet // shards that the member must not receive; nil means no restriction
 
 	// The following slices are indexed by shard.
 	stage    []int16 // stageFixed, stageRest or the stage of a zone
@@ -63,18 +64,20 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
 // newPlacement returns a placement in which every shard belongs to stageRest.
 func (m *Map) newPlacement(policy Policy, since []Epoch, barred []ShardSet) *placement {
 	pl := &placement{
-		shardMap:      m,
-		cordoned:      make([]bool, len(m.members)),
-		excluded:      make([]bool, len(m.members)),
-		alreadyPlaced: make([]int, len(m.members)),
-		barred:        barred,
-		stage:         make([]int16, len(m.owners)),
-		previous:      m.ownerIndexes(policy.PreviousOwners),
-		since:         since,
+		shardMap:       m,
+		cordoned:       make([]bool, len(m.members)),
+		excluded:       make([]bool, len(m.members)),
+		alreadyPlaced:  make([]int, len(m.members)),
+		ownedElsewhere: make([]int, len(m.members)),
+		barred:         barred,
+		stage:          make([]int16, len(m.owners)),
+		previous:       m.ownerIndexes(policy.PreviousOwners),
+		since:          since,
 	}
 	for i, member := range m.members {
 		pl.excluded[i] = policy.Restarting[member.ID] || policy.GraduallyDrained[member.ID] || policy.Emptied[member.ID]
 		pl.cordoned[i] = policy.Cordoned[member.ID] && !pl.excluded[i]
+		pl.ownedElsewhere[i] = policy.ownedElsewhere[member.ID]
 	}
 	return pl
 }

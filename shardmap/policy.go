@@ -57,6 +57,12 @@ type Policy struct {
 	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a
 	// member that is missing here is unknown.
 	Zones map[NodeID]string
+	// Services are the services that share the map. If there are none, all members run the only service,
+	// which has all shards.
+	Services []Service
+	// ownedElsewhere contains, by member, the number of shards of other services that it owns.
+	// assignServices sets it.
+	ownedElsewhere map[NodeID]int
 }
 
 // Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every

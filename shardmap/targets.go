@@ -143,8 +143,9 @@ func (pl *placement) newQuotas(shards int, members []int16, ownedInStage []int) 
 //
 // Rounding up saves one move for a member that already owns more than its rounded-down share, and
 // none for other members, so these members come first, which minimizes the number of moves. Among
-// equals the largest remainder wins, and then a hash of the id, so that the additional shard does
-// not always go to the first member in alphabetical order.
+// equals the largest remainder wins, and then the member with the fewest shards of other services:
+// otherwise one member could get the additional shards of all services. The last criterion is a hash
+// of the id, so that the additional shard does not always go to the first member in alphabetical order.
 func (pl *placement) roundShares(quotas *quotas, ownedInStage []int) map[int16]int {
 	type fraction struct {
 		member    int16
@@ -171,6 +172,7 @@ func (pl *placement) roundShares(quotas *quotas, ownedInStage []int) map[int16]i
 		return cmp.Or(
 			cmp.Compare(b.saves, a.saves),
 			cmp.Compare(b.remainder, a.remainder),
+			cmp.Compare(pl.ownedElsewhere[a.member], pl.ownedElsewhere[b.member]),
 			cmp.Compare(b.hash, a.hash),
 			cmp.Compare(a.member, b.member),
 		)
