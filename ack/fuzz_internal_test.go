@@ -80,6 +80,10 @@ func FuzzApply(f *testing.F) {
 	f.Add(EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 1, Version: MinFormatVersion}), uint64(9), uint64(1))
 	f.Add(EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 1, Version: MaxFormatVersion + 1}), uint64(9), uint64(1))
 	f.Add([]byte{byte(MaxFormatVersion) + 1}, uint64(9), uint64(9))
+	f.Add(EncodeBootstrap("c", 6, DefaultTiming(), ServiceSpec{"chat", 4}, ServiceSpec{"mail", 2}), uint64(1), uint64(1))
+	f.Add(EncodePolicyChange(MaxFormatVersion, PolicyEntry{Term: 1, Changes: []Change{
+		{Kind: ChangeAddService, Service: "chat", Shards: 4}, {Kind: ChangeRemoveService, Service: "default"},
+	}}), uint64(9), uint64(1))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
 		s := NewState()

@@ -35,8 +35,9 @@ var errInstances = fmt.Errorf("app instances need format version %d", InstancesF
 // bootstrapEntry is the log entry that creates the cluster.
 type bootstrapEntry struct {
 	clusterID string
-	shards    int // number of shards, which never changes
+	shards    int // number of shards
 	timing    Timing
+	services  []ServiceSpec // nil means no list of services
 }
 
 // TimingEntry is the log entry that replaces the timing.
@@ -82,13 +83,15 @@ type CommitEntry struct {
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
 // number of shards (1 to MaxShards) and its first timing. Only the first such entry counts. It
-// is encoded at MaxFormatVersion, which becomes the first format version in force.
-func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
+// is encoded at MaxFormatVersion, which becomes the first format version in force. If there are
+// services, their ranges follow each other in the given order, and shards must be the sum of their shards.
+func EncodeBootstrap(cluster string, shards int, t Timing, services ...ServiceSpec) []byte {
 	w := newWriter(MaxFormatVersion)
 	w.byte(kindBootstrap)
 	w.text(cluster)
 	w.uint(uint64(shards))
 	w.writeTiming(t)
+	w.writeServiceSpecs(services)
 	return w.buf
 }
 
@@ -147,7 +150,7 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 	var entry any
 	switch kind := r.byte(); kind {
 	case kindBootstrap:
-		entry = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.readTiming()}
+		entry = r.readBootstrapEntry()
 	case kindProposal:
 		entry = r.readProposalEntry()
 	case kindCommit:
@@ -169,6 +172,13 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 		return nil, 0, err
 	}
 	return entry, version, nil
+}
+
+// readBootstrapEntry decodes the output of EncodeBootstrap after its kind.
+func (r *reader) readBootstrapEntry() bootstrapEntry {
+	entry := bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.readTiming()}
+	entry.services = r.readServiceSpecs(entry.shards)
+	return entry
 }
 
 // readProposalEntry decodes the output of EncodeProposal after its kind.

@@ -95,6 +95,10 @@ const (
 	ChangeAppRestarted
 	ChangeMarkFailed // Node: excludes it from the map as if it had failed, until ChangeUncordon
 	ChangeRole       // Role; an empty role ends the restriction
+	// ChangeAddService uses Service and Shards, and ChangeRemoveService uses Service. They change the list
+	// of services, and not the policy.
+	ChangeAddService
+	ChangeRemoveService
 )
 
 // Change is one change of a Policy. It is idempotent. The comments of the kinds name the fields that
@@ -112,6 +116,9 @@ type Change struct {
 	// ReleaseTimeout and SafeDrain are the DrainOptions of ChangeDrain and ChangeDrainGradually.
 	ReleaseTimeout time.Duration
 	SafeDrain      bool
+	// Service is the name of a service, and Shards the number of its shards.
+	Service string
+	Shards  int
 	// Reason is why an operator requests the change; it may be empty. See ValidReason.
 	Reason string
 }
@@ -187,7 +194,7 @@ func (p *Policy) apply(index uint64, change Change) {
 		setKey(&p.MarkedFailed, change.Node, true)
 	case ChangeRole:
 		p.Role = change.Role
-	case ChangeAppRestarted: // see State.applyPolicy
+	case ChangeAppRestarted, ChangeAddService, ChangeRemoveService: // see State.applyPolicy
 	}
 }
 
@@ -253,6 +260,8 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 		switch change.Kind { //nolint:exhaustive // the other kinds change the policy only
 		case ChangeAppRestarted:
 			s.departures.forget(change.Node, s.index)
+		case ChangeAddService, ChangeRemoveService:
+			s.changeServices(change)
 		case ChangeForgetNode:
 			s.formerMembers = s.formerMembers.withRemoval(change.Node, s.committed)
 			ownsShards := s.committed.IsMember(change.Node) || s.proposed.IsMember(change.Node)
@@ -291,7 +300,7 @@ func (p *Policy) DrainsAll(node shardmap.NodeID, instances shardmap.InstanceSet)
 }
 
 // CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would
-// be decoded differently. The changes may come from a node with another version, or with an
+// be decoded differently, or if a change of the services would have no effect. The changes may come from a node with another version, or with an
 // error. More than MaxChanges are ErrPolicyFull.
 func (s *State) CheckChanges(changes []Change) error {
 	if len(changes) > MaxChanges {
@@ -328,6 +337,11 @@ func (s *State) checkFormatVersion(changes []Change) error {
 	}
 	if !s.formatVersion.HasInstances() && slices.ContainsFunc(changes, Change.namesInstance) {
 		return fmt.Errorf("%w: %w", ErrChange, errInstances)
+	}
+	for _, change := range changes {
+		if err := s.checkServiceChange(change); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -372,6 +386,11 @@ func EncodePolicyChange(version FormatVersion, entry PolicyEntry) []byte {
 			w.writeKeyFingerprint(change.KeyFingerprint)
 		case ChangeRole:
 			w.text(change.Role)
+		case ChangeAddService:
+			w.text(change.Service)
+			w.uint(uint64(change.Shards))
+		case ChangeRemoveService:
+			w.text(change.Service)
 		case ChangeResume:
 		}
 		if w.version().HasReasons() {
@@ -417,6 +436,10 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 			change.KeyFingerprint, change.Duration = r.readKeyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
 		case ChangeEndQuarantine:
 			change.KeyFingerprint = r.readKeyFingerprint()
+		case ChangeAddService:
+			change.Service, change.Shards = r.readServiceName(), int(r.uint(1, MaxShards))
+		case ChangeRemoveService:
+			change.Service = r.readServiceName()
 		case ChangeResume:
 		case ChangeRole:
 			change.Role = r.text(0, MaxRole)
@@ -425,6 +448,9 @@ func (r *reader) readPolicyEntry() PolicyEntry {
 			}
 		default:
 			r.fail(fmt.Sprintf("change %d", change.Kind))
+		}
+		if change.isOfServices() && !r.version.HasServices() {
+			r.fail(ErrServicesFormat.Error())
 		}
 		if r.version.HasReasons() {
 			change.Reason = r.readReason(0)

@@ -254,7 +254,17 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	for name, c := range map[string]ack.Change{
 		"no kind":          {},
-		"a kind of later":  {Kind: ack.ChangeRole + 1, Node: "b"},
+		"a kind of later":  {Kind: ack.ChangeRemoveService + 1, Node: "b"},
+		"no service":       {Kind: ack.ChangeAddService, Shards: 1},
+		"a bad service":    {Kind: ack.ChangeAddService, Service: "Chat", Shards: 1},
+		"a long service":   {Kind: ack.ChangeRemoveService, Service: long},
+		"no shards":        {Kind: ack.ChangeAddService, Service: "chat"},
+		"negative shards":  {Kind: ack.ChangeAddService, Service: "chat", Shards: -1},
+		"many shards":      {Kind: ack.ChangeAddService, Service: "chat", Shards: ack.MaxShards + 1},
+		"all shards":       {Kind: ack.ChangeAddService, Service: "chat", Shards: ack.MaxShards},
+		"an old service":   {Kind: ack.ChangeAddService, Service: "default", Shards: 1},
+		"another service":  {Kind: ack.ChangeRemoveService, Service: "chat"},
+		"the last service": {Kind: ack.ChangeRemoveService, Service: "default"},
 		"nobody":           drain(""),
 		"a long id":        drain(shardmap.NodeID(long)),
 		"nobody cordoned":  {Kind: ack.ChangeCordon},

@@ -15,7 +15,7 @@ type previousOwners []shardmap.NodeID
 // it, or the last owner if it has none; empty if there was none. An owner that returned the shard without having acquired
 // it is skipped.
 func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
-	if s.previousOwners == nil {
+	if int(shard) >= len(s.previousOwners) {
 		return ""
 	}
 	return s.previousOwners[shard]
@@ -29,10 +29,14 @@ func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 // the shards that move.
 func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released []Released) previousOwners {
 	moves := shardmap.Diff(committed, proposed)
-	if len(moves) == 0 {
+	isLonger := po != nil && proposed.Len() > len(po)
+	if len(moves) == 0 && !isLonger {
 		return po
 	}
 	owners := slices.Clone(po)
+	if isLonger {
+		owners = append(owners, make(previousOwners, proposed.Len()-len(po))...)
+	}
 	returned := map[shardmap.Shard]bool{} // by an owner that never acquired the shard
 	for _, release := range released {
 		returned[release.Shard] = release.From != ""
@@ -42,9 +46,21 @@ func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released 
 			continue // the previous owner remains the one that last held the shard
 		}
 		if owners == nil {
-			owners = make(previousOwners, committed.Len())
+			owners = make(previousOwners, proposed.Len())
 		}
 		owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)
+	}
+	return owners
+}
+
+// without returns the previous owners without those of the shards of a service.
+func (po previousOwners) without(service Service) previousOwners {
+	owners := slices.Clone(po)
+	if int(service.First) < len(owners) {
+		clear(owners[service.First:min(service.End(), len(owners))])
+	}
+	if !slices.ContainsFunc(owners, func(id shardmap.NodeID) bool { return id != "" }) {
+		return nil
 	}
 	return owners
 }

@@ -34,6 +34,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.writeDepartures(s.departures)
 	w.writeFormerMembers(s.formerMembers)
 	w.writeKeyConfig(s.keyConfig)
+	w.writeServices(s.services)
 	return w.buf, nil
 }
 
@@ -93,6 +94,7 @@ func DecodeState(data []byte) (*State, error) {
 	s.departures = r.readDepartures(s.committed.Len())
 	s.formerMembers = r.readFormerMembers(s.committed)
 	s.keyConfig = r.readKeyConfig()
+	s.services = r.readServices()
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (r *reader) readMaps(s *State) {
 	if r.err != nil {
 		return
 	}
-	if s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch() {
+	if s.proposed.Len() < s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch() {
 		r.fail(fmt.Sprintf("open proposal %d does not follow map %d", s.proposed.Epoch(), s.committed.Epoch()))
 	}
 }

@@ -39,6 +39,7 @@ type State struct {
 	previousOwners previousOwners
 	releaseRecords releaseRecords
 	departures     departures
+	services       serviceList
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one
@@ -54,7 +55,8 @@ func (s *State) Bootstrapped() bool { return s.clusterID != "" }
 // ClusterID returns the id of the cluster, empty before the bootstrap.
 func (s *State) ClusterID() string { return s.clusterID }
 
-// Shards returns the number of shards, which the bootstrap fixes; zero before it.
+// Shards returns the number of shards of the committed map, of all services together; zero before the
+// bootstrap. It does not change as long as no service is added.
 func (s *State) Shards() int {
 	if !s.Bootstrapped() {
 		return 0
@@ -170,6 +172,11 @@ func (s *State) applyBootstrap(version FormatVersion, entry bootstrapEntry) (*St
 	s.clusterID, s.formatVersion = entry.clusterID, version
 	s.committed = shardmap.New(entry.shards)
 	s.proposed = s.committed
+	first := shardmap.Shard(0)
+	for _, spec := range entry.services {
+		s.services = s.services.with(spec.Name, first, spec.Shards)
+		first += shardmap.Shard(spec.Shards)
+	}
 	s.timing, s.previousTiming, s.timingIndex = entry.timing, entry.timing, s.index
 	return s, OutcomeBootstrapped, nil
 }
@@ -206,8 +213,11 @@ func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outc
 	return s, OutcomeProposed, nil
 }
 
-// hasShards reports whether a map has the number of shards of the cluster.
-func (s *State) hasShards(m *shardmap.Map) bool { return m.Len() == s.committed.Len() }
+// hasShards reports whether a map has the shards of the cluster: all shards of the committed map, and no
+// more than the ranges of the services need.
+func (s *State) hasShards(m *shardmap.Map) bool {
+	return m.Len() >= s.committed.Len() && m.Len() <= s.maxMapLength()
+}
 
 // applyCommit applies a commit only if it is for the last proposal, and only in the term of that
 // proposal. The leader of that term decided on the commit from the leases that it had granted.
