@@ -189,6 +189,7 @@ func FuzzOpenBackup(f *testing.F) {
 
 func FuzzHeartbeat(f *testing.F) {
 	for _, h := range []Heartbeat{
+		heartbeatWithServices(),
 		{Node: "a", Server: "a/d1", Boot: 1, Nonce: 7, Number: 1, Weight: 1},
 		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Interval: maxUint32 * time.Millisecond, Weight: maxWeight, ReleaseTime: MaxReleaseTimeout, Leaving: true, Goodbye: true},
 		{Node: "c", Boot: 1, Weight: 1, FormatVersion: InstancesFormatVersion, Instances: shardmap.InstancesUpTo(3), InstancesStartedAfter: []shardmap.Epoch{0, maxUint}, UnhealthyInstances: 1 << 1},

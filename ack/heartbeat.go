@@ -108,6 +108,11 @@ type Heartbeat struct {
 	// are no longer configured. Both are only for status output. They are empty for a node with one
 	// instance.
 	UnhealthyInstances, RemovedInstances InstanceBits
+	// HasServices means that the node has a list of configured services. Services are those of them that
+	// it runs, ascending by ID. Otherwise the node runs DefaultService with all its instances. Both are
+	// empty before ServicesFormatVersion is in force.
+	HasServices bool
+	Services    []ServiceReport
 
 	// Results of hook calls.
 
@@ -290,7 +295,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 			w.text(role)
 		}
 	}
-	if h.hasInstances() || h.hasPeerReport() {
+	if h.hasInstances() || h.hasPeerReport() || h.hasServices() {
 		w.uint(uint64(h.Instances))
 		w.uint(uint64(len(h.InstancesStartedAfter)))
 		for _, epoch := range h.InstancesStartedAfter {
@@ -299,11 +304,14 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.uint(uint64(h.UnhealthyInstances))
 		w.uint(uint64(h.RemovedInstances))
 	}
-	if h.hasPeerReport() {
+	if h.hasPeerReport() || h.hasServices() {
 		w.uint(uint64(len(h.Unreachable)))
 		for _, node := range h.Unreachable {
 			w.text(string(node))
 		}
+	}
+	if h.hasServices() {
+		w.writeServiceReports(h.Services)
 	}
 	return w.buf, nil
 }
@@ -351,7 +359,7 @@ func (r *reader) readInstances(h *Heartbeat) {
 		h.InstancesStartedAfter = append(h.InstancesStartedAfter, r.readEpoch())
 	}
 	h.UnhealthyInstances, h.RemovedInstances = InstanceBits(r.uint(0, maxUint32)), InstanceBits(r.uint(0, maxUint32))
-	isPeerReportNext := len(r.buf) > 0 // it requires this section
+	isPeerReportNext := len(r.buf) > 0 // it requires this section, and so do services
 	if !h.hasInstances() && !isPeerReportNext || h.Instances != h.Instances.Normalized() {
 		r.fail("set of instances")
 	}
@@ -363,12 +371,16 @@ func (r *reader) readPeerReport(h *Heartbeat) {
 		return
 	}
 	last := shardmap.NodeID("")
-	for range r.uint(1, MaxUnreachable) {
+	for range r.uint(0, MaxUnreachable) {
 		node := shardmap.NodeID(r.text(1, maxText))
 		if r.err == nil && node <= last {
 			r.fail("order of unreachable nodes")
 		}
 		h.Unreachable, last = append(h.Unreachable, node), node
+	}
+	areServicesNext := len(r.buf) > 0 // they require this section
+	if r.err == nil && len(h.Unreachable) == 0 && !areServicesNext {
+		r.fail("empty list of unreachable nodes")
 	}
 }
 
@@ -395,6 +407,7 @@ func (h *Heartbeat) UnmarshalBinary(data []byte) error {
 	h.App, h.Roles = r.readAppHealthAndRoles()
 	r.readInstances(h)
 	r.readPeerReport(h)
+	r.readServiceReports(h)
 	if bits&flagHasReleases != 0 && !h.hasReleases() {
 		r.fail("empty release digest")
 	}
@@ -413,17 +426,22 @@ func (r *reader) readAppHealthAndRoles() (health AppHealth, roles []string) {
 	if r.version.HasRoles() {
 		bits, hasRoles = bits&^flagHasRoles, bits&flagHasRoles != 0
 	}
-	if bits > allAppFlags {
-		r.fail("unknown flag of an app")
-	}
-	health = AppHealth{
-		Failing: bits&flagAppFailing != 0, Refused: bits&flagAppRefused != 0, Starting: bits&flagAppStarting != 0,
-		FlapCount: uint32(r.uint(0, maxFlaps)),
-	}
+	health = r.readAppHealthOf(bits)
 	if hasRoles {
 		roles = r.readRoles()
 	}
 	return health, roles
+}
+
+// readAppHealthOf reads the health of an app after its flag byte.
+func (r *reader) readAppHealthOf(bits byte) AppHealth {
+	if bits > allAppFlags {
+		r.fail("unknown flag of an app")
+	}
+	return AppHealth{
+		Failing: bits&flagAppFailing != 0, Refused: bits&flagAppRefused != 0, Starting: bits&flagAppStarting != 0,
+		FlapCount: uint32(r.uint(0, maxFlaps)),
+	}
 }
 
 // Bits of the flag byte in an encoded answer, in the order in which MarshalBinary passes them.

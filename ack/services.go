@@ -87,6 +87,8 @@ var (
 	ErrLastService = errors.New("a cluster has at least one service")
 	// ErrServiceInUse reports the removal of a service whose shards have owners.
 	ErrServiceInUse = errors.New("nodes own shards of the service")
+	// ErrServiceRuns reports the removal of a service that a node still runs.
+	ErrServiceRuns = errors.New("nodes run the service")
 	// ErrServicesFormat reports a cluster whose format version has no services.
 	ErrServicesFormat = fmt.Errorf("services need format version %d: run `shardway upgrade status`", ServicesFormatVersion)
 )
@@ -98,12 +100,17 @@ type ServiceError struct {
 	Reason  error
 	// Shards is the number of shards that the service has, for ErrServiceShards.
 	Shards int
+	// Nodes are the nodes that run the service, ascending, for ErrServiceRuns.
+	Nodes []shardmap.NodeID
 }
 
 // Error returns a message with the name of the service.
 func (e *ServiceError) Error() string {
 	if e.Shards > 0 {
 		return fmt.Sprintf("service %s has %d shards: %v", e.Service, e.Shards, e.Reason)
+	}
+	if len(e.Nodes) > 0 {
+		return fmt.Sprintf("service %s: %v: %v", e.Service, e.Reason, e.Nodes)
 	}
 	return fmt.Sprintf("service %s: %v", e.Service, e.Reason)
 }

@@ -99,6 +99,10 @@ type actor struct {
 	// caches means that its app may keep old copies of shards. appStartedAfter is the map after which the app started.
 	caches          bool
 	appStartedAfter shardmap.Epoch
+	// services are the instances of each configured service that the node runs; nil means that none are
+	// configured. unhealthyServices are those whose apps do not respond.
+	services          map[string]shardmap.InstanceSet
+	unhealthyServices map[string]bool
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -346,7 +350,9 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys), Instances: a.instances, Unreachable: a.unreachable})
+	observation := agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys), Instances: a.instances, Unreachable: a.unreachable}
+	a.reportServices(&observation)
+	a.machine.Poll(s.now, observation)
 }
 
 // beat returns the next heartbeat of the node without sending it.

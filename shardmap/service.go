@@ -18,6 +18,9 @@ type Service struct {
 // End returns the first shard after the range of the service.
 func (sv Service) End() int { return int(sv.First) + sv.Count }
 
+// Contains reports whether the shard is in the range of the service.
+func (sv Service) Contains(shard Shard) bool { return shard >= sv.First && int(shard) < sv.End() }
+
 // assignServices places the shards of each service on the members that run it, in the same way as
 // assignAll places all shards. So the shards are even within each service, each service moves the fewest
 // shards, and no service influences which shards of another service move. Among equally good
@@ -186,7 +189,7 @@ func (p Policy) splitByService(services []Service) []Policy {
 	policies := make([]Policy, len(services))
 	for i, service := range services {
 		split := p
-		split.Services, split.IdleShards, split.KeptShards, split.Pins, split.PinFallbacks = nil, nil, nil, nil, nil
+		split.Services, split.Assigned, split.IdleShards, split.KeptShards, split.Pins, split.PinFallbacks = nil, nil, nil, nil, nil, nil
 		split.PreviousOwners = ownersIn(p.PreviousOwners, service)
 		split.Barred = make(map[NodeID]ShardSet, len(p.Barred))
 		for id, set := range p.Barred {
@@ -196,6 +199,7 @@ func (p Policy) splitByService(services []Service) []Policy {
 		}
 		policies[i] = split
 	}
+	splitShards(services, p.Assigned, func(i int) *map[Shard]NodeID { return &policies[i].Assigned })
 	splitShards(services, p.IdleShards, func(i int) *map[Shard]bool { return &policies[i].IdleShards })
 	splitShards(services, p.KeptShards, func(i int) *map[Shard]bool { return &policies[i].KeptShards })
 	splitShards(services, p.Pins, func(i int) *map[Shard]Pin { return &policies[i].Pins })

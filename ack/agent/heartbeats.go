@@ -48,6 +48,11 @@ func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 	if !heartbeat.FormatVersion.HasInstances() {
 		heartbeat.OmitInstances()
 	}
+	if heartbeat.FormatVersion.HasServices() {
+		heartbeat.HasServices, heartbeat.Services = obs.HasServices, obs.Services
+	} else if obs.HasServices {
+		heartbeat.Unhealthy = true // it must not own shards of the default service
+	}
 	if heartbeat.FormatVersion.HasPeerReports() {
 		heartbeat.Unreachable = obs.Unreachable[:min(len(obs.Unreachable), ack.MaxUnreachable)]
 	}

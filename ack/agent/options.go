@@ -105,6 +105,9 @@ type Observation struct {
 	Instances                            shardmap.InstanceSet
 	InstancesStartedAfter                []shardmap.Epoch
 	UnhealthyInstances, RemovedInstances ack.InstanceBits
+	// HasServices and Services are the fields of ack.Heartbeat.
+	HasServices bool
+	Services    []ack.ServiceReport
 
 	// Unreachable are the nodes to which the node cannot connect now, ascending. The heartbeat contains up to
 	// ack.MaxUnreachable of them.

@@ -11,8 +11,8 @@ import (
 // shard should move between them during that time.
 const panicRecovery = 5 * time.Second
 
-// clusterAppHealth is the combined health of all apps. It decides which unhealthy apps lose their
-// shards.
+// clusterAppHealth is the combined health of all apps of a service. It decides which unhealthy apps lose
+// their shards.
 type clusterAppHealth struct {
 	// mostUnhealthy is set if more than half of the apps are unhealthy now.
 	mostUnhealthy bool
@@ -26,17 +26,36 @@ type clusterAppHealth struct {
 	mostMayFail, mostRefuseConns bool
 }
 
-// update computes the combined health once in each step.
-func (h *clusterAppHealth) update(in inputs, nodes *memberTracker) {
+// appStatus is the status of the app of a service at one node.
+type appStatus struct {
+	unhealthy bool
+	health    ack.AppHealth
+	// isMember means that the node owns shards of the service in the last map, or is a member if there is
+	// only one service.
+	isMember bool
+}
+
+// nodeAppStatus returns the status of the app of a node that runs the only service.
+func nodeAppStatus(in inputs, node *member) appStatus {
+	return appStatus{unhealthy: node.heartbeat.Unhealthy, health: node.heartbeat.App, isMember: in.isMember(node.id)}
+}
+
+// update computes the combined health once in each step. status returns the status of the app at a node;
+// runs is false if the node does not run the service.
+func (h *clusterAppHealth) update(in inputs, nodes *memberTracker, status func(node *member) (app appStatus, runs bool)) {
 	var apps, unhealthy, failing, refusing int
 	for _, node := range nodes.byID {
 		if !node.countsForAppHealth(in) {
 			continue
 		}
+		reported, runs := status(node)
+		unknown, app := !node.hasHeartbeat(), reported.health
+		if hasNeverStarted := !unknown && !reported.isMember && app.Starting; !runs || hasNeverStarted {
+			continue
+		}
 		apps++
-		unknown, app := !node.hasHeartbeat(), node.heartbeat.App
-		mayFail := unknown || node.heartbeat.Unhealthy || app.Failing
-		if node.heartbeat.Unhealthy {
+		mayFail := unknown || reported.unhealthy || app.Failing
+		if reported.unhealthy {
 			unhealthy++
 		}
 		if mayFail {
@@ -54,24 +73,25 @@ func (h *clusterAppHealth) update(in inputs, nodes *memberTracker) {
 	}
 }
 
-// excludes reports whether a node may not be in the next map because its app is unhealthy. If most
+// excludes reports whether a node may not own shards because its app is unhealthy. If most
 // apps are unhealthy, a member stays, because its shards would move from one unhealthy app to the
 // next. If most apps may become unhealthy, the leader waits. An app that refuses connections is
 // excluded immediately, unless most apps do.
-func (h *clusterAppHealth) excludes(in inputs, node *member) bool {
+func (h *clusterAppHealth) excludes(app appStatus) bool {
 	switch {
-	case !node.heartbeat.Unhealthy:
+	case !app.unhealthy:
 		return false
-	case !in.isMember(node.id):
+	case !app.isMember:
 		return true
-	case node.heartbeat.App.Refused:
+	case app.health.Refused:
 		return !h.mostUnhealthy && !h.mostRefuseConns
 	}
 	return !h.panicMode && !h.mostMayFail
 }
 
-// countsForAppHealth reports whether an app counts in clusterAppHealth: its node could own shards
-// if the app is healthy. An app that has not started yet has never owned any.
+// countsForAppHealth reports whether the apps of the node count in clusterAppHealth: the node could own
+// shards if they are healthy. An app that has not started yet has never owned any, see
+// clusterAppHealth.update.
 func (m *member) countsForAppHealth(in inputs) bool {
 	if m.removed || m.hasCrashed() || m.isStopping() || m.heartbeat.Gateway || in.isRestarting(m) {
 		return false
@@ -82,7 +102,7 @@ func (m *member) countsForAppHealth(in inputs) bool {
 	if !m.hasHeartbeat() {
 		return in.isMember(m.id) && in.isNewLeader()
 	}
-	return !m.isSilent(in) && (in.isMember(m.id) || !m.heartbeat.App.Starting)
+	return !m.isSilent(in)
 }
 
 // isHeldBack reports whether a node outside the map must wait, because its app became

@@ -153,6 +153,17 @@ func (d *Driver) LeaseLeft() time.Duration { return d.leader.LeaseLeft(d.options
 // step.
 func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.assigned.inputs.keptShards }
 
+// Services returns the services for shardmap.Assign, as of the last step; nil if the cluster has no list
+// of services.
+func (d *Driver) Services() []shardmap.Service { return d.leader.assigned.inputs.services }
+
+// DeferringInstances returns the instances that have not failed of a node whose busy shards remain there for
+// now, as of the last step.
+func (d *Driver) DeferringInstances(node shardmap.NodeID) (instances shardmap.InstanceSet, defers bool) {
+	instances, defers = d.leader.assigned.deferringOwners[node]
+	return instances, defers
+}
+
 // DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
 func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
 	_, defers := d.leader.assigned.deferringOwners[node]

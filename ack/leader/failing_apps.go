@@ -100,7 +100,7 @@ func (rl *relocation) substituteFor(regular *relocation, shard shardmap.Shard, o
 	if len(rl.shardCounts) == 0 || rl.placement.Paused {
 		return ""
 	}
-	if regular.canKeep(owner) && !failing[owner] || regular.leastLoaded(shard, failing, rl.placement.Pins[shard].Zone) != "" {
+	if regular.canKeep(owner, shard) && !failing[owner] || regular.leastLoaded(shard, failing, rl.placement.Pins[shard].Zone) != "" {
 		return ""
 	}
 	if _, isSubstitute := rl.shardCounts[owner]; isSubstitute && !failing[owner] {
@@ -113,7 +113,7 @@ func (rl *relocation) substituteFor(regular *relocation, shard shardmap.Shard, o
 // It returns "" if the shard is placed like any other.
 func (rl *relocation) target(shard shardmap.Shard, owner shardmap.NodeID, failing map[shardmap.NodeID]bool) shardmap.NodeID {
 	pin := rl.placement.Pins[shard]
-	ownerCanKeep := rl.canKeep(owner)
+	ownerCanKeep := rl.canKeep(owner, shard)
 	for _, node := range append([]shardmap.NodeID{pin.Node}, rl.placement.PinFallbacks[shard]...) {
 		canReceive := rl.canReceive(node, shard)
 		switch {
@@ -172,10 +172,10 @@ func (rl *relocation) canReceive(node shardmap.NodeID, shard shardmap.Shard) boo
 	return i >= 0 && !rl.isBarred(rl.members[i], shard)
 }
 
-// isBarred reports whether every instance of the member that is not drained is barred from the shard.
-// Assign would not place the shard there.
+// isBarred reports whether every instance of the member that is not drained is barred from the shard, or
+// none runs its service. Assign would not place the shard there.
 func (rl *relocation) isBarred(member shardmap.Member, shard shardmap.Shard) bool {
-	for _, instance := range member.Instances.All() {
+	for _, instance := range rl.instancesFor(member, shard) {
 		isDrained := rl.placement.Drained[shardmap.InstanceName(member.ID, instance)]
 		if !isDrained && !rl.placement.Barred[shardmap.InstanceID(member.ID, instance)].Has(shard) {
 			return false
@@ -184,10 +184,26 @@ func (rl *relocation) isBarred(member shardmap.Member, shard shardmap.Shard) boo
 	return true
 }
 
-// canKeep reports whether the owner is a member that is neither drained nor emptied, and has an app instance that is
-// not drained.
-func (rl *relocation) canKeep(owner shardmap.NodeID) bool {
+// instancesFor returns the instances of the member that run the service of the shard.
+func (rl *relocation) instancesFor(member shardmap.Member, shard shardmap.Shard) []shardmap.Instance {
+	for _, service := range rl.placement.Services {
+		if service.Contains(shard) {
+			if instances, runs := service.Instances[member.ID]; runs {
+				return instances.All()
+			}
+			return nil
+		}
+	}
+	return member.Instances.All()
+}
+
+// canKeep reports whether the owner of the shard is a member that is neither drained nor emptied, runs the
+// service of the shard, and has an app instance that is not drained.
+func (rl *relocation) canKeep(owner shardmap.NodeID, shard shardmap.Shard) bool {
 	i := slices.IndexFunc(rl.members, func(member shardmap.Member) bool { return member.ID == owner })
+	if i < 0 || len(rl.instancesFor(rl.members[i], shard)) == 0 {
+		return false
+	}
 	isEmptied := rl.placement.GraduallyDrained[owner] || rl.placement.Emptied[owner] && !rl.placement.Paused
-	return i >= 0 && !isEmptied && !rl.placement.DrainsAll(rl.members[i])
+	return !isEmptied && !rl.placement.DrainsAll(rl.members[i])
 }

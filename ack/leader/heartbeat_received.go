@@ -26,6 +26,9 @@ func (l *Leader) handleHeartbeat(received HeartbeatReceived) (answer ack.Answer,
 	if !l.in.state.FormatVersion().HasPeerReports() {
 		received.Unreachable = nil
 	}
+	if !l.in.state.FormatVersion().HasServices() {
+		received.OmitServices()
+	}
 	l.members.storeHeartbeat(l.in.now, node, received)
 	if sentAt, isProof := node.evaluateEcho(l.in); isProof {
 		l.leases.confirm(node.heartbeat.Server, sentAt)

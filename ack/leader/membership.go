@@ -12,8 +12,9 @@ import (
 
 // membership decides which nodes may be in the next map, and why a node may not.
 type membership struct {
-	health  clusterAppHealth
-	reports peerReports
+	health   clusterAppHealth
+	services serviceRunners
+	reports  peerReports
 	// unreachable is the member that the next map must exclude because most other members cannot connect to it; empty
 	// means none.
 	unreachable shardmap.NodeID
@@ -67,7 +68,8 @@ func (ms *membership) applyPolicy(before, after *ack.Policy) {
 // call it once in each step, before other decisions.
 func (ms *membership) updateHealth(in inputs, nodes *memberTracker) {
 	nodes.addMembersOf(in.state.Proposed())
-	ms.health.update(in, nodes)
+	ms.health.update(in, nodes, func(node *member) (app appStatus, runs bool) { return nodeAppStatus(in, node), true })
+	ms.services.update(in, nodes)
 	ms.reports.update(in, nodes)
 	ms.unreachable = "" // chooseUnreachable reads it
 	ms.unreachable = ms.chooseUnreachable(in, nodes)
@@ -99,12 +101,21 @@ func (ms *membership) isEligible(in inputs, node *member) bool {
 	return ms.isEligibleIgnoringFlaps(in, node) && (ms.allOwnersHeldBack || !node.isHeldBack(in))
 }
 
+// isAppUnhealthy reports whether the node may own no shards because its app is unhealthy. If there are
+// several services, this applies to the apps of all services that the node runs.
+func (ms *membership) isAppUnhealthy(in inputs, node *member) bool {
+	if ms.services.inUse {
+		return ms.services.excludesNode(in, node)
+	}
+	return ms.health.excludes(nodeAppStatus(in, node))
+}
+
 // isEligibleIgnoringFlaps is isEligible for a node whose app did not become unhealthy repeatedly.
 func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	if node.removed || node.hasCrashed() || node.isStopping() || node.heartbeat.Gateway || in.isMarkedFailed(node) {
 		return false
 	}
-	if ms.health.excludes(in, node) || ms.exclusionCause(in, node) != 0 {
+	if ms.isAppUnhealthy(in, node) || ms.exclusionCause(in, node) != 0 {
 		return false
 	}
 	if node.isDrained(in) {
@@ -245,7 +256,7 @@ func (ms *membership) exclusionReason(in inputs, node *member) string {
 		return ack.CauseCrashed.String()
 	case node.isStopping():
 		return "leave"
-	case ms.health.excludes(in, node):
+	case ms.isAppUnhealthy(in, node):
 		return "app-unhealthy"
 	case node.isDrained(in):
 		return "drain"

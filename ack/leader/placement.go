@@ -16,8 +16,10 @@ type placementInputs struct {
 	restarting map[shardmap.NodeID]bool
 	// keptShards stay with their owners, because the apps have failed to release them.
 	keptShards map[shardmap.Shard]bool
-	idle       idleShards
-	nodes      *memberTracker // for zones, roles and acquire failures in heartbeats
+	// services are the services, with the members that may own shards of each; nil if there is only one.
+	services []shardmap.Service
+	idle     idleShards
+	nodes    *memberTracker // for zones, roles and acquire failures in heartbeats
 	// reportsVersion was nodes.reportsVersion when the inputs were collected.
 	reportsVersion uint64
 }
@@ -32,7 +34,7 @@ func (pi *placementInputs) equals(other *placementInputs) bool {
 		return false
 	}
 	sameMembers := slices.Equal(pi.members, other.members) && maps.Equal(pi.restarting, other.restarting)
-	return sameMembers && maps.Equal(pi.keptShards, other.keptShards)
+	return sameMembers && maps.Equal(pi.keptShards, other.keptShards) && slices.EqualFunc(pi.services, other.services, isSameService)
 }
 
 // placement returns the placement policy for shardmap.Assign.
@@ -41,6 +43,7 @@ func (pi *placementInputs) placement() shardmap.Policy {
 	placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()
 	placement.IdleShards = pi.idle.shards
 	placement.Barred = pi.state.BarredShards()
+	placement.Services = pi.services
 	pi.cordonFailingApps(&placement)
 	groups := pi.restrictToRole(&placement)
 	pi.avoidFailingApps(&placement, groups)

@@ -75,10 +75,13 @@ func (q *policyQueue) applyPolicy(now time.Duration, before, after *ack.Policy) 
 // ChangePolicy queues changes of the policy. It returns the number, above zero, that the
 // Submit of their entry will have. The entry waits until the outcome of the previous one is
 // known, so the next proposal uses the new policy. The state shows the result. ErrNotYet,
-// ErrChange and ErrPolicyFull refuse the changes.
+// ErrChange (also as a *ack.ServiceError) and ErrPolicyFull refuse the changes.
 func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 	if !l.acceptsRequests() {
 		return 0, ErrNotYet
+	}
+	if err := l.checkServiceRemovals(changes); err != nil {
+		return 0, err
 	}
 	return l.policyQueue.add(l.in.state, changes)
 }

@@ -159,9 +159,10 @@ func (l *Leader) mustPropose(assigned *assignment) bool {
 // updateAssignment computes the final map from the current members.
 func (l *Leader) updateAssignment() {
 	l.memberBuf = l.membership.appendMembers(l.memberBuf[:0], l.in, &l.members)
+	services := l.membership.services.placement(l.in, l.memberBuf, &l.members)
 	l.assigned.update(placementInputs{
 		inputs: l.in, nodes: &l.members, members: l.memberBuf, restarting: l.members.restartingNodes(l.in),
-		keptShards: l.membership.keptShards(l.in, &l.members), idle: l.idle, reportsVersion: l.members.reportsVersion,
+		keptShards: l.membership.keptShards(l.in, &l.members), services: services, idle: l.idle, reportsVersion: l.members.reportsVersion,
 	})
 }
 
@@ -192,6 +193,9 @@ func (l *Leader) changeReason(want *shardmap.Map) string {
 	}
 	if reason := l.staged.reason(); reason != "" {
 		return reason // a later map of the same change
+	}
+	if want.Len() > last.Len() {
+		return reasonService
 	}
 	if slices.Equal(want.Members(), last.Members()) {
 		return "policy" // a pin, a cordon or the end of a pause
@@ -231,6 +235,8 @@ const (
 	reasonNewLeader = "new leader"
 	// reasonKeyConfig activates another key configuration.
 	reasonKeyConfig = "keys"
+	// reasonService makes the map longer for a new service.
+	reasonService = "service"
 )
 
 // proposalReason returns the reason of a proposal for log, events and metrics. A leader that

@@ -25,8 +25,10 @@ func (l *Leader) deferringOwners(losingOwners []shardmap.NodeID) (owners map[sha
 		return nil
 	}
 	for _, id := range losingOwners {
-		if node := l.members.getOrCreate(id); l.mayDefer(node) {
-			setKey(&owners, id, node.healthyInstances(l.in))
+		node := l.members.getOrCreate(id)
+		instances, found := l.membership.healthyInstances(l.in, node)
+		if found && l.mayDefer(node) {
+			setKey(&owners, id, instances)
 		}
 	}
 	return owners
