@@ -138,22 +138,6 @@ func (dp *departures) forget(name shardmap.NodeID, index uint64) {
 	dp.byNode = byNode
 }
 
-// forgetShards removes the shards of a service from the recorded departures. index is the index of the log
-// entry.
-func (dp *departures) forgetShards(service Service, index uint64) {
-	byNode := maps.Clone(dp.byNode)
-	for id, departed := range dp.byNode {
-		var rest []departedShards
-		for _, set := range departed {
-			if set.shards = set.shards.Without(service.First, service.Shards); len(set.shards) > 0 {
-				rest = append(rest, set)
-			}
-		}
-		byNode[id] = rest
-	}
-	dp.byNode, dp.index = byNode, index
-}
-
 // recordMoves records which shards leave which nodes with the map being committed.
 func (dp *departures) recordMoves(committed, proposed *shardmap.Map) {
 	if len(dp.byNode) == 0 {

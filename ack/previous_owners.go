@@ -28,15 +28,12 @@ func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 // withCommit returns the previous owners after the commit of a proposal. released are the releases of
 // the shards that move.
 func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released []Released) previousOwners {
+	po = po.withLength(proposed.Len())
 	moves := shardmap.Diff(committed, proposed)
-	isLonger := po != nil && proposed.Len() > len(po)
-	if len(moves) == 0 && !isLonger {
+	if len(moves) == 0 {
 		return po
 	}
 	owners := slices.Clone(po)
-	if isLonger {
-		owners = append(owners, make(previousOwners, proposed.Len()-len(po))...)
-	}
 	returned := map[shardmap.Shard]bool{} // by an owner that never acquired the shard
 	for _, release := range released {
 		returned[release.Shard] = release.From != ""
@@ -51,6 +48,15 @@ func (po previousOwners) withCommit(committed, proposed *shardmap.Map, released 
 		owners[move.Shard] = shardmap.InstanceID(move.From, move.FromInstance)
 	}
 	return owners
+}
+
+// withLength returns the previous owners for a map of the given length, which is not shorter. Further
+// shards have none.
+func (po previousOwners) withLength(length int) previousOwners {
+	if po == nil || len(po) == length {
+		return po
+	}
+	return append(slices.Clone(po), make(previousOwners, length-len(po))...)
 }
 
 // without returns the previous owners without those of the shards of a service.

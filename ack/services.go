@@ -175,7 +175,8 @@ func (c Change) isOfServices() bool {
 }
 
 // checkServiceChange returns a *ServiceError if the change of the services would have no effect. Other
-// changes are valid. To add a service again with the same number of shards is valid, too.
+// changes are valid. To add a service again with the same number of shards is valid, too. It only creates
+// the list of a cluster without one.
 func (s *State) checkServiceChange(change Change) error {
 	if !change.isOfServices() {
 		return nil
@@ -232,12 +233,15 @@ func (l serviceList) with(name string, first shardmap.Shard, shards int) service
 // error for it. The policy of s must not be shared.
 func (s *State) changeServices(change Change) {
 	service, exists := s.Service(change.Service)
-	isRepeated := change.Kind == ChangeAddService && exists
-	if isRepeated || s.checkServiceChange(change) != nil {
+	if s.checkServiceChange(change) != nil {
 		return
 	}
 	list := s.services
 	list.services = s.Services() // a cluster without a list gets one
+	if isRepeated := change.Kind == ChangeAddService && exists; isRepeated {
+		s.services = list
+		return
+	}
 	if change.Kind == ChangeAddService {
 		first, _ := freeRange(list.services, change.Shards)
 		s.services = list.with(change.Service, first, change.Shards)
@@ -245,10 +249,10 @@ func (s *State) changeServices(change Change) {
 	}
 	list.services = slices.DeleteFunc(slices.Clone(list.services), func(other Service) bool { return other.ID == service.ID })
 	s.services = list
-	// Another service may get the same shards.
+	// Another service may get the same shards. The departures remain, because a process of the app may
+	// still hold old copies when the service is added again.
 	s.policy.deleteShards(service)
 	s.previousOwners = s.previousOwners.without(service)
-	s.departures.forgetShards(service, s.index)
 }
 
 // deleteShards deletes the pins of the shards of a service, and the quarantines of their keys. The maps of

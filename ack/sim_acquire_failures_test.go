@@ -67,7 +67,7 @@ func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardm
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		owner, pin := base.Owner(s), by.Pins[s]
-		keeps := has(members, owner) && !by.GraduallyDrained[owner] && (!by.Emptied[owner] || by.Paused) && !drainsAll(members, owner, by)
+		keeps := has(members, owner) && runsFor(s, members, owner, by) && !by.GraduallyDrained[owner] && (!by.Emptied[owner] || by.Paused) && !drainsAll(members, owner, by)
 		to := owner
 		ableSpares, _ := ableFor(s, members, reports, by, spareCounts)
 		if len(failed) > 0 && len(able) == 0 && (!keeps || slices.Contains(failed, owner)) && !by.Paused {
@@ -109,10 +109,28 @@ func has(members []shardmap.Member, id shardmap.NodeID) bool {
 	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id })
 }
 
+// instancesFor returns the instances of a member that run the service of the shard.
+func instancesFor(s shardmap.Shard, m shardmap.Member, by shardmap.Policy) []shardmap.Instance {
+	for _, service := range by.Services {
+		if instances, runs := service.Instances[m.ID]; service.Contains(s) {
+			if !runs {
+				return nil
+			}
+			return instances.All()
+		}
+	}
+	return m.Instances.All()
+}
+
+// runsFor reports whether the node is a member that runs the service of the shard.
+func runsFor(s shardmap.Shard, members []shardmap.Member, id shardmap.NodeID, by shardmap.Policy) bool {
+	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id && len(instancesFor(s, m, by)) > 0 })
+}
+
 // isBarred reports whether no instance of a member may get a shard, because its app may still hold
 // an old copy.
 func isBarred(s shardmap.Shard, m shardmap.Member, by shardmap.Policy) bool {
-	return !slices.ContainsFunc(m.Instances.All(), func(instance shardmap.Instance) bool {
+	return !slices.ContainsFunc(instancesFor(s, m, by), func(instance shardmap.Instance) bool {
 		return !by.Drained[shardmap.InstanceName(m.ID, instance)] && !by.Barred[shardmap.InstanceID(m.ID, instance)].Has(s)
 	})
 }
@@ -166,7 +184,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v without the role may have it", p.Epoch(), s, is, ableSpares)
 		case len(able) > 0:
 			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
-		case has(members, was) && was != is && !by.GraduallyDrained[was] && wasServed && !drainsAll(members, was, by):
+		case has(members, was) && runsFor(s, members, was, by) && was != is && !by.GraduallyDrained[was] && wasServed && !drainsAll(members, was, by):
 			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
 		default:
 			w.cover.unrelocated++

@@ -170,6 +170,10 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 	if err != nil || outcome != ack.OutcomeProposed {
 		return
 	}
+	if w.services != nil {
+		l.checkServiceHealth(next)
+		return
+	}
 	apps, unhealthy, _ := l.countApps()
 	others := func(but shardmap.NodeID) bool { // also at the last tick: a turn takes several steps
 		return slices.ContainsFunc(l.turn.View(), func(v leader.MemberView) bool {
@@ -225,7 +229,7 @@ func (l *leaderLoop) sampleApps() {
 // unhealthyFew returns a member whose app must be excluded, because at most half of the apps
 // may have been unhealthy for long enough.
 func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
-	if l.sampleApps(); l.apps.few < 0 || l.p.clock()-l.apps.few <= appsCalm+lossWait {
+	if l.sampleApps(); l.p.w.services != nil || l.apps.few < 0 || l.p.clock()-l.apps.few <= appsCalm+lossWait {
 		return ""
 	}
 	for _, v := range l.turn.View() {
@@ -241,6 +245,7 @@ func (l *leaderLoop) judgeHeldBack() {
 	l.apps.able = l.ableNodes()
 	apps, unhealthy, _ := l.countApps()
 	l.apps.most = 2*unhealthy > apps // a heartbeat may come between a proposal and its submission
+	l.mostUnhealthy = l.mostlyUnhealthyServices()
 	s, now := l.driverState(), l.p.clock()
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {

@@ -32,6 +32,7 @@ type checks struct {
 	restartChecks
 	keptChecks
 	returnChecks
+	serviceChecks
 }
 
 type shardEpoch struct {
@@ -64,7 +65,7 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
-	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameRestarts(a, b) && a.Timing() == b.Timing() && a.PreviousTiming() == b.PreviousTiming() && a.TimingIndex() == b.TimingIndex() &&
+	return samePolicy(a, b) && sameServices(a, b) && w.sameReturns(a, b) && w.sameRestarts(a, b) && a.Timing() == b.Timing() && a.PreviousTiming() == b.PreviousTiming() && a.TimingIndex() == b.TimingIndex() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Proposed().Epoch() == b.Proposed().Epoch() &&
 		a.ProposedTerm() == b.ProposedTerm() && a.Proposed().Digest() == b.Proposed().Digest()
 }
@@ -145,6 +146,7 @@ func (w *world) checkProposal(before, after *ack.State) {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
+	w.checkServices(after, p)
 	w.checkDrops(before, after)
 	w.checkRestarting(before, after)
 }
@@ -202,6 +204,8 @@ func (w *world) checkCommit(before, after *ack.State) {
 	for s := range shardmap.Shard(w.shards) {
 		w.checkOwner(old, p, s)
 	}
+	w.checkServices(after, p)
+	w.countServiceMoves(old, p)
 	w.checkInstances(old, p)
 	w.checkPassedOn(before, after)
 }
@@ -387,7 +391,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 
 // serving reports whether all nodes that can serve do, and no request waits.
 func (w *world) serving() bool {
-	if w.truth.HasOpenProposal() || w.truth.Committed().OrphanCount() > 0 {
+	if w.truth.HasOpenProposal() || !w.orphansExpected(w.truth.Committed()) {
 		return false
 	}
 	m := w.truth.Committed()

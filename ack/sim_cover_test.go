@@ -15,6 +15,7 @@ import (
 // proves less than it seems.
 type coverage struct {
 	instanceCoverage
+	serviceCoverage
 	schedules                                          int
 	steps, faults                                      spreadOf
 	lost, repeated, delayed, stalled                   int
@@ -267,6 +268,11 @@ func (c *coverage) counters() []counter {
 		{"requests that ran at a hung instance", &c.hungRequests, false},
 		{"app instances removed from the list of a node", &c.instanceRemovals, true},
 		{"requests to drain an instance, or to end its drain", &c.instanceDrains, true},
+		{"services added", &c.servicesAdded, false},
+		{"services removed", &c.servicesRemoved, true},
+		{"nodes started with other services", &c.serviceLists, false},
+		{"shards of further services moved", &c.serviceMoves, false},
+		{"shards of services without a node", &c.serviceOrphans, true},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.suspicions, false},
 		{"candidates that miss their leader", &c.suspicionCampaigns, false},

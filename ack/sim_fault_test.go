@@ -29,6 +29,7 @@ type simMix struct {
 	hooks      int  // in a hundred: clusters whose apps have hooks
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
 	instances  int  // in a hundred: clusters whose nodes have several app instances
+	services   int  // in a hundred: clusters whose nodes run several services
 	bootstraps int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, permanently
 	reaches    int  // in a hundred: clusters whose nodes report which nodes they cannot reach
@@ -64,6 +65,7 @@ func kinds(list string) []weighted {
 		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,
 		"instance-die": faultInstanceDie, "instance-hang": faultInstanceHang, "instance-sick": faultInstanceUnhealthy, "instance-roll": faultInstanceRoll,
+		"service-add": faultServiceAdd, "service-remove": faultServiceRemove, "service-list": faultServiceList, "service-retire": faultServiceRetire,
 		"instance-drain": faultInstanceDrain, "instance-list": faultInstanceList,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 		"spoke": faultSpoke, "spoke-flap": faultSpokeFlap, "star": faultStar,
@@ -149,6 +151,9 @@ func (m *simMix) setup(w *world) {
 	w.populate(n, founders)
 	if m.instances > 0 && w.n(100) < m.instances {
 		w.addInstances()
+	}
+	if m.services > 0 && w.n(100) < m.services {
+		w.addServices()
 	}
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.addHookApps()
@@ -253,7 +258,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet = false
 	w.heal()
 	if !w.run(w.now+90*time.Second, func() bool {
-		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.gradualDrainsLast() && w.keysSettled() && w.rolesSettled()
+		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.gradualDrainsLast() && w.keysSettled() && w.rolesSettled() && w.servicesSettled()
 	}) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}

@@ -80,6 +80,9 @@ func (l *leaderLoop) checkSubmit(e leader.Submit) {
 	if outcome == ack.OutcomeAppsReported {
 		return // reports of nodes about their apps come first
 	}
+	if createsList := !told.HasServices() && next.HasServices(); createsList {
+		return // so does the list of services
+	}
 	want := l.waits.expect
 	for _, h := range w.hosts {
 		if h.gateway || h.leaves() || l.left[h.id] { // as far as this leader knows

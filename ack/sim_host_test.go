@@ -23,6 +23,7 @@ type host struct {
 	// cache is an app without hooks that caches; nil means none.
 	cache *simCache
 	instanceFaults
+	serviceFaults
 
 	disks     int              // how many it has had
 	stopped   bool             // SIGSTOP

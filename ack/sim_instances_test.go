@@ -85,7 +85,7 @@ func (h *host) caches() []*simCache {
 
 // instanceIsDown reports whether the instance refuses connections.
 func (h *host) instanceIsDown(instance shardmap.Instance) bool {
-	return h.states[instance].down || h.states[instance].removed
+	return h.states[instance].down || h.states[instance].removed || h.hasServices && !h.runs[instance]
 }
 
 // instanceHangs reports whether the instance does not run.
@@ -108,12 +108,19 @@ func (h *host) healInstances() {
 
 // configured returns the instances in the list of the node.
 func (h *host) configured() shardmap.InstanceSet {
+	if h.hasServices {
+		return h.configuredServices()
+	}
 	set, _ := shardmap.InstancesUpTo(max(h.count, 1)).Without(func(instance shardmap.Instance) bool { return h.states[instance].removed })
 	return set
 }
 
 // readInstanceList applies the configured list of instances when a process of the node starts.
 func (h *host) readInstanceList() {
+	if h.hasServices {
+		h.readServices()
+		return
+	}
 	for i := range h.count {
 		state := &h.states[i]
 		if state.removed == h.nextRemoved[i] {
@@ -144,6 +151,9 @@ func (w *world) instanceIDs() []shardmap.NodeID {
 // reportInstances adds the health of the app instances to the observation of the node.
 func (p *proc) reportInstances(s agent.Observation) agent.Observation {
 	h := p.h
+	if h.hasServices {
+		return p.reportServices(s)
+	}
 	if h.count < 2 {
 		return s
 	}
@@ -361,6 +371,9 @@ func (n stageNote) candidates(before *ack.State, members []shardmap.Member) []sh
 // the leader knew.
 func (n stageNote) hasFailed(before *ack.State, s shardmap.Shard) bool {
 	base := before.Committed()
+	if instances, isKnown := n.deferring[base.Owner(s)]; isKnown {
+		return !instances.Has(base.Instance(s))
+	}
 	return !n.instancesOf(before, base.Owner(s)).Has(base.Instance(s))
 }
 

@@ -41,6 +41,8 @@ type leaderLoop struct {
 	asked     map[uint64][]ack.Change // by the number of their entry
 	staging
 	reach reachSeen
+	// mostUnhealthy are the services of which most apps were unhealthy at the last tick, by ID.
+	mostUnhealthy map[uint64]bool
 }
 
 // startLeading begins a leadership after an election.

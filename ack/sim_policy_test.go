@@ -29,12 +29,16 @@ type queuedPolicy struct {
 	reports map[shardmap.NodeID]appReport
 	earlier appReport
 	kept    map[shardmap.Shard]bool // what safe drains leave
+	// services are those that the leader passes to Assign, and heartbeats the newest ones that it has.
+	services   []shardmap.Service
+	heartbeats map[shardmap.NodeID]ack.Heartbeat
 }
 
 func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolicy {
 	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.RequestNumber], stage: l.note, reports: l.reportsOf(), roles: l.rolesOf()}
 	l.note = stageNote{}
 	p.kept = l.turn.KeptShards()
+	l.noteServices(&p)
 	for _, v := range l.turn.View() {
 		if v.SinceHeartbeat >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
@@ -176,6 +180,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 		w.pausedAt = w.now
 	}
 	w.countMarks(was, is)
+	w.checkServiceList(before, after)
 	w.checkQuarantines(after, e)
 	w.checkGradualDrain(before, after, e)
 }
@@ -210,7 +215,10 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) && !policy.DrainsAll(m.ID, m.Instances) }) {
 		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
 	}
+	w.checkRunners(before, e)
+	w.checkNewOrphans(before, after, e)
 	by := shardmap.Policy{
+		Services: e.services,
 		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Restarting: w.absent(before), Barred: w.barred(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {

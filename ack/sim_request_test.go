@@ -82,6 +82,7 @@ func (p *proc) run(r *simReq) {
 	}
 	r.running = true
 	w.checkRun(p, r)
+	w.checkServiceRun(p, r)
 	w.checkCached(p, r)
 	if !w.checkFirstByte(p, r) {
 		p.finish(r)

@@ -55,6 +55,8 @@ type stageNote struct {
 	// instances are those of the newest heartbeat of each node in this term. earlierInstances are
 	// those before the heartbeat of the turn; nil if they are the same.
 	instances, earlierInstances map[shardmap.NodeID]shardmap.InstanceSet
+	// deferring are, in a cluster with services, the instances of each deferred owner that have not failed.
+	deferring map[shardmap.NodeID]shardmap.InstanceSet
 	// pauses: as far as the leader knew, each map pauses the cluster.
 	pauses bool
 }
@@ -166,6 +168,7 @@ func (l *leaderLoop) noteStage(e leader.Event) {
 			l.note.instances[v.Node] = v.Heartbeat.Instances
 		}
 	}
+	l.note.deferring = l.deferringInstances(e.Deferred)
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
 		l.noteDeferred(id)
@@ -186,7 +189,7 @@ func (l *leaderLoop) noteStage(e leader.Event) {
 func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 	v, _ := l.viewOf(id)
 	d, _ := l.driverState().Drop(id)
-	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.driverState().Committed().Epoch()
+	return anyServiceHealthy(v.Heartbeat) && !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.driverState().Committed().Epoch()
 }
 
 // checkStage judges what a proposal takes from owners whose moves the leader stages. It adds
@@ -223,7 +226,7 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		switch {
 		case goes && !told && !open && !silent:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
-		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
+		case !goes && told && w.firstAnswer[key] && !w.placesNewService(base, p) && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
 			by.IdleShards[s] = true

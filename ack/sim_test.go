@@ -134,6 +134,11 @@ func mixes() []*simMix {
 			kinds: kinds("instance-list 12, instance-drain 10, instance-die 5, instance-hang 4, instance-sick 3, instance-roll 2, policy 2, kill 4, leave 2, restart 3, join 2, isolate 3, depose 3, elect 3, compact 3, cache-restart 3, pause 2, weight 1"),
 		},
 		{
+			name: "services", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{5, 16}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 30, services: 100,
+			kinds: kinds("service-add 14, service-list 8, service-retire 4, service-remove 4, instance-die 6, instance-hang 4, instance-sick 6, kill 5, leave 4, restart 4, join 3, sick 2, isolate 4, one-way 2, halves 2, pause 3, " +
+				"depose 4, elect 4, hold 2, deaf 2, compact 4, stall 2, noise 2, pause-loss 1"),
+		},
+		{
 			name: "in-place", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,
 			kinds: kinds("in-place 1"),
 		},

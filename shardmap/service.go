@@ -39,8 +39,15 @@ func assignServices(prev *Map, members []Member, policy Policy) *Map {
 	parts := make([]*Map, len(services))
 	for i, service := range services {
 		policies[i].ownedElsewhere = ownedElsewhere(counts, i)
-		parts[i] = assignAll(prev.part(service), service.candidates(members, policy.Restarting), policies[i])
+		part, candidates := prev.part(service), service.candidates(members, policy.Restarting)
+		undeferred := policies[i]
+		undeferred.DefersMoves = nil
+		parts[i] = assignAll(part, candidates, undeferred)
+		// Deferred moves of one service must not influence where shards of another one move.
 		counts[i] = parts[i].countByOwner()
+		if len(policy.DefersMoves) > 0 {
+			parts[i] = assignAll(part, candidates, policies[i])
+		}
 	}
 	next := New(length)
 	next.epoch, next.members = prev.epoch, normalize(policy.eligible(members))

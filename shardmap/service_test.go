@@ -163,6 +163,31 @@ func checkServices(t *testing.T, prev *shardmap.Map, members []shardmap.Member, 
 	}
 }
 
+// A map that defers moves differs from the final map only in the busy shards of the owners that defer them.
+func TestDeferredMovesInfluenceNoOtherService(t *testing.T) {
+	r := rand.New(rand.NewPCG(48, 49))
+	for range 500 {
+		shards := 1 + r.IntN(40)
+		services := randomServices(r, 6, shards)
+		base := assignWithEpoch(shardmap.New(shards), withInstances(r, randomMembers(r, 6)), shardmap.Policy{Services: services})
+		members, p := withInstances(r, randomMembers(r, 6)), randomPolicy(r, 6, shards)
+		p.Services, p.GraduallyDrained = services, nil
+		final := shardmap.Assign(base, members, p)
+		p.DefersMoves = map[shardmap.NodeID]bool{}
+		for _, member := range base.Members() {
+			p.DefersMoves[member.ID] = r.IntN(2) == 0
+		}
+		for _, move := range shardmap.Diff(final, shardmap.Assign(base, members, p)) {
+			if move.IsWithinNode() {
+				continue
+			}
+			if owner := base.Owner(move.Shard); !p.DefersMoves[owner] || p.IdleShards[move.Shard] || move.To != owner {
+				t.Fatalf("shard %d of %q goes to %q instead of %q: members %v, services %v", move.Shard, owner, move.To, move.From, members, services)
+			}
+		}
+	}
+}
+
 func TestServicesAreIndependentOfOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	for range 200 {

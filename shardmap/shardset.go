@@ -19,19 +19,6 @@ func (set *ShardSet) Add(shard Shard) {
 	(*set)[shard/64] |= 1 << (shard % 64)
 }
 
-// Without returns a new set without count shards from first on. It has no words after that of its last
-// shard.
-func (set ShardSet) Without(first Shard, count int) ShardSet {
-	rest := slices.Clone(set)
-	for shard := first; int(shard) < min(int(first)+count, len(rest)*64); shard++ {
-		rest[shard/64] &^= 1 << (shard % 64)
-	}
-	for len(rest) > 0 && rest[len(rest)-1] == 0 {
-		rest = rest[:len(rest)-1]
-	}
-	return rest
-}
-
 // Union returns a new set that contains the shards of both sets.
 func (set ShardSet) Union(other ShardSet) ShardSet {
 	if len(set) < len(other) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -132,11 +133,12 @@ func (m *hookMachine) setInputs(inputs hookInputs) {
 	}
 }
 
-// allocateShards allocates the shards after the bootstrap of the cluster.
+// allocateShards allocates the shards after the bootstrap of the cluster, and further shards when the map
+// has become longer for a new service.
 func (m *hookMachine) allocateShards() {
-	if shards := m.inputs.state.Shards(); shards > len(m.shards) {
-		m.shards = make([]heldShard, shards)
-		m.acquired = make([]shardmap.Epoch, shards)
+	if missing := m.inputs.state.Shards() - len(m.shards); missing > 0 {
+		m.shards = append(m.shards, make([]heldShard, missing)...)
+		m.acquired = append(slices.Clone(m.acquired), make([]shardmap.Epoch, missing)...) // a Routing may still use the previous slice
 	}
 }
 

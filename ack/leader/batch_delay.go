@@ -59,7 +59,8 @@ func hasInstancesOf(member, old shardmap.Member) bool {
 }
 
 // onlyAddsNodes reports whether want has all members of the last proposal with their instances, and
-// further ones that own nothing yet. A node that returns while the committed map still contains it is no
+// further ones that own nothing yet, or the shards of a new service. The nodes that run a new service report
+// it one after the other. A node that returns while the committed map still contains it is no
 // addition: its shards are held until then.
 func onlyAddsNodes(in inputs, want *shardmap.Map) bool {
 	last, committed := in.state.Proposed(), in.state.Committed()
@@ -73,5 +74,5 @@ func onlyAddsNodes(in inputs, want *shardmap.Map) bool {
 			return false
 		}
 	}
-	return kept == len(last.Members()) && len(want.Members()) > kept
+	return kept == len(last.Members()) && (len(want.Members()) > kept || want.Len() > last.Len())
 }

@@ -55,6 +55,17 @@ func (q *policyQueue) addExpirations(in inputs, drains *gradualDrains) {
 	}
 }
 
+// addServiceList queues the creation of the list of services once a node reports services. No map with the
+// app instances of such a node may be proposed before, because a later leader would not know which
+// instance runs which service.
+func (q *policyQueue) addServiceList(in inputs, nodes *memberTracker) {
+	if len(q.requests) > 0 || in.state.HasServices() || !in.state.FormatVersion().HasServices() || !nodes.anyReportsServices() {
+		return
+	}
+	change := ack.Change{Kind: ack.ChangeAddService, Service: ack.DefaultService, Shards: in.state.Shards()}
+	q.requests = append(q.requests, policyRequest{changes: []ack.Change{change}})
+}
+
 // pop removes and returns the oldest change. ok is false if there is none.
 func (q *policyQueue) pop() (request policyRequest, ok bool) {
 	if len(q.requests) == 0 {
@@ -89,6 +100,7 @@ func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 // submitPolicyChange submits the next queued change. It returns true if there was one.
 func (l *Leader) submitPolicyChange() bool {
 	l.policyQueue.addExpirations(l.in, &l.drains)
+	l.policyQueue.addServiceList(l.in, &l.members)
 	next, ok := l.policyQueue.pop()
 	if !ok {
 		return false

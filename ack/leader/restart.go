@@ -147,9 +147,10 @@ func (mt *memberTracker) applyRestarts(in inputs, old *ack.State) bool {
 	return true
 }
 
-// sameShards reports whether the proposed map gives the node the same shards as the committed one.
+// sameShards reports whether the proposed map gives the node the same shards as the committed one. The
+// proposed map may be longer.
 func sameShards(committed, proposed *shardmap.Map, node shardmap.NodeID) bool {
-	for shard := range shardmap.Shard(committed.Len()) {
+	for shard := range shardmap.Shard(proposed.Len()) {
 		isOwner := committed.Owner(shard) == node || proposed.Owner(shard) == node
 		if isOwner && !committed.HasSameOwner(proposed, shard) {
 			return false
