@@ -69,12 +69,15 @@ func runsOf(service shardmap.Service, members []shardmap.Member, restarting map[
 // within returns the policy for the shards of the service, numbered from zero.
 func within(service shardmap.Service, p shardmap.Policy) shardmap.Policy {
 	part := p
-	part.Services, part.PreviousOwners = nil, nil
+	part.Services, part.PreviousOwners, part.Assigned = nil, nil, map[shardmap.Shard]shardmap.NodeID{}
 	part.IdleShards, part.KeptShards = map[shardmap.Shard]bool{}, map[shardmap.Shard]bool{}
 	part.Pins, part.PinFallbacks = map[shardmap.Shard]shardmap.Pin{}, map[shardmap.Shard][]shardmap.NodeID{}
 	for i := range shardmap.Shard(service.Count) {
 		shard := service.First + i
 		part.IdleShards[i], part.KeptShards[i] = p.IdleShards[shard], p.KeptShards[shard]
+		if owner, isAssigned := p.Assigned[shard]; isAssigned {
+			part.Assigned[i] = owner
+		}
 		if pin, isPinned := p.Pins[shard]; isPinned {
 			part.Pins[i], part.PinFallbacks[i] = pin, p.PinFallbacks[shard]
 		}
@@ -364,6 +367,16 @@ func TestReturningNodeGetsItsShardsOfEachServiceBack(t *testing.T) {
 	next := shardmap.Assign(m, members, p)
 	if got := slices.Collect(next.Shards(members[0].ID)); !slices.Equal(got, returning) {
 		t.Errorf("%s gets the shards %v, want its former shards %v", members[0].ID, got, returning)
+	}
+}
+
+func TestAssignedShardBelongsToItsService(t *testing.T) {
+	members := nodes(2)
+	services := []shardmap.Service{everyNodeRuns(0, 4, members), everyNodeRuns(4, 4, members)}
+	p := shardmap.Policy{Services: services, Emptied: map[shardmap.NodeID]bool{"n000": true}, Assigned: map[shardmap.Shard]shardmap.NodeID{6: "n000"}}
+	m := shardmap.Assign(shardmap.New(8), members, p)
+	if got := slices.Collect(m.Shards("n000")); !slices.Equal(got, []shardmap.Shard{6}) {
+		t.Errorf("the emptied node owns the shards %v, want 6 only", got)
 	}
 }
 
