@@ -41,7 +41,7 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	if committed.Epoch() == 0 {
 		return owned, generation
 	}
-	for i := range n.options.Shards {
+	for i := range committed.Len() {
 		shard := shardmap.Shard(i)
 		movesAway := state.HasOpenProposal() && !state.Proposed().HasSameOwner(committed, shard)
 		if committed.Owner(shard) == n.self && !movesAway {

@@ -24,9 +24,10 @@ type ShardMoves struct {
 	next int        // index of the next move in a full ring
 }
 
-// Record records the shard moves between the states was and is, of which is was just committed.
+// Record records the shard moves between the states was and is, of which is was just committed. The map of is
+// may have further shards, of a new service.
 func (m *ShardMoves) Record(was, is *ack.State, reason string) {
-	if was.Committed().Epoch() == is.Committed().Epoch() || was.Committed().Len() != is.Committed().Len() {
+	if was.Committed().Epoch() == is.Committed().Epoch() || !was.Bootstrapped() {
 		return
 	}
 	m.mu.Lock()

@@ -92,11 +92,11 @@ func (c *Checker) ObserveStatement(now time.Time, node string, statement Stateme
 }
 
 // ObserveMap compares the committed map of this node with the previous one: a shard with a new owner must have a
-// higher ownership epoch.
+// higher ownership epoch. The map may have further shards, of a new service.
 func (c *Checker) ObserveMap(now time.Time, committed *shardmap.Map) {
 	previous := c.last
 	c.last = committed
-	if previous == nil || previous.Epoch() == 0 || previous.Len() != committed.Len() {
+	if previous == nil || previous.Epoch() == 0 || previous.Len() > committed.Len() {
 		return
 	}
 	for i := range committed.Len() {

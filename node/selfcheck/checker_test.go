@@ -64,6 +64,22 @@ func TestTwoOwnersAreFound(t *testing.T) {
 	if got := report(first, mapOf(first, 7, "a", "b")); got == nil || got.IsWholeMap || got.Epoch != 7 || got.First != "c" {
 		t.Errorf("a shard moved within one ownership epoch: %+v", got)
 	}
+	// A longer map has the shards of a new service.
+	longer := func(epoch shardmap.Epoch, ids ...shardmap.NodeID) *shardmap.Map {
+		var members []shardmap.Member
+		running := map[shardmap.NodeID]shardmap.InstanceSet{}
+		for _, id := range ids {
+			members, running[id] = append(members, shardmap.Member{ID: id, Weight: 1}), 0
+		}
+		services := []shardmap.Service{{Count: first.Len(), Instances: running}, {First: shardmap.Shard(first.Len()), Count: 4, Instances: running}}
+		return shardmap.Assign(first, members, shardmap.Policy{Services: services}).WithEpoch(first, epoch)
+	}
+	if got := report(first, longer(9, "a", "b", "c")); got != nil {
+		t.Errorf("a longer map: %+v", got)
+	}
+	if got := report(first, longer(7, "a", "b")); got == nil || got.First != "c" {
+		t.Errorf("a shard moved within one ownership epoch to a longer map: %+v", got)
+	}
 	c := new(selfcheck.Checker)
 	c.ObserveStatement(now, "a", selfcheck.Statement{Epoch: 9, Digest: selfcheck.DigestOf(second)})
 	c.ObserveStatement(now, "b", selfcheck.Statement{Epoch: 9, Digest: selfcheck.DigestOf(first)})
