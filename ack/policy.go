@@ -300,8 +300,8 @@ func (p *Policy) DrainsAll(node shardmap.NodeID, instances shardmap.InstanceSet)
 }
 
 // CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would
-// be decoded differently, or if a change of the services would have no effect. The changes may come from a node with another version, or with an
-// error. More than MaxChanges are ErrPolicyFull.
+// be decoded differently, or if a change of the services would have no effect. The changes may come
+// from a node with another version, or with an error. More than MaxChanges are ErrPolicyFull.
 func (s *State) CheckChanges(changes []Change) error {
 	if len(changes) > MaxChanges {
 		return ErrPolicyFull
