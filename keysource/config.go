@@ -31,6 +31,9 @@ type Config struct {
 	// BodyBuffer is the maximum size in bytes of a body from which a key is read. It is part of the
 	// key configuration only if a source reads the body; see UsesBody.
 	BodyBuffer int64
+	// Services contains the services of the cluster. nil means that it has one service, which Spec, Missing
+	// and Cookie describe. Otherwise these three have their zero values.
+	Services []Service
 }
 
 // canonicalConfig is the JSON form of a Config.
@@ -47,32 +50,51 @@ type canonicalConfig struct {
 // lower case, path prefixes are decoded, networks are sorted. ParseConfig parses it. It returns an
 // error if the Spec is invalid or the text is larger than MaxConfig.
 func (c Config) Canonical() (string, error) {
-	if _, err := NewTable(c.Spec); err != nil {
-		return "", err
-	}
-	result := canonicalConfig{Key: CanonicalSources(c.Sources), OnMissingKey: c.Missing}
-	for _, route := range c.Routes {
-		prefix, err := parsePrefix(route.Prefix)
+	if c.Services != nil {
+		result, err := c.canonicalServices()
 		if err != nil {
 			return "", err
 		}
-		if result.Routes == nil {
-			result.Routes = map[string][]string{}
-		}
-		result.Routes[escapePrefix(prefix)] = CanonicalSources(route.Sources)
+		result.TrustedProxies, result.BodyBuffer = c.canonicalProxies(), c.canonicalBodyBuffer()
+		return encodeCanonical(result, "services", "the services and trusted-proxies")
 	}
+	if _, err := NewTable(c.Spec); err != nil {
+		return "", err
+	}
+	routes, err := canonicalPaths(c.Routes)
+	if err != nil {
+		return "", err
+	}
+	result := canonicalConfig{Key: CanonicalSources(c.Sources), Routes: routes, OnMissingKey: c.Missing}
 	if scope := c.Cookie.withoutDefaults(); c.Missing == MissingCookie && scope != (CookieScope{}) {
 		if err := c.CheckCookie(); err != nil {
 			return "", err
 		}
 		result.Cookie = &scope
 	}
-	if c.UsesProxies() {
-		result.TrustedProxies = sortedNetworks(c.TrustedProxies)
+	result.TrustedProxies, result.BodyBuffer = c.canonicalProxies(), c.canonicalBodyBuffer()
+	return encodeCanonical(result, "routes", "key, routes and trusted-proxies")
+}
+
+// canonicalProxies returns the trusted proxies, if keys depend on them.
+func (c Config) canonicalProxies() []string {
+	if !c.UsesProxies() {
+		return nil
 	}
-	if c.UsesBody() {
-		result.BodyBuffer = c.BodyBuffer
+	return sortedNetworks(c.TrustedProxies)
+}
+
+// canonicalBodyBuffer returns the size of the body buffer, if keys depend on it.
+func (c Config) canonicalBodyBuffer() int64 {
+	if !c.UsesBody() {
+		return 0
 	}
+	return c.BodyBuffer
+}
+
+// encodeCanonical returns a canonical key configuration as text. key and parts name the settings in the
+// error for a text that is too large.
+func encodeCanonical(result any, key, parts string) (string, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -82,10 +104,19 @@ func (c Config) Canonical() (string, error) {
 	text := strings.TrimSuffix(b.String(), "\n")
 	if len(text) > MaxConfig {
 		return "", &valueerr.Error{
-			Key: "routes", Value: "…", Wrong: fmt.Sprintf("key, routes and trusted-proxies together take %d bytes, more than %d", len(text), MaxConfig), Remedy: "use fewer or shorter routes",
+			Key: key, Value: "…", Wrong: fmt.Sprintf("%s together take %d bytes, more than %d", parts, len(text), MaxConfig), Remedy: "use fewer or shorter routes",
 		}
 	}
 	return text, nil
+}
+
+// allSources returns the sources of the defaults and of all routes, of all services.
+func (c Config) allSources() []string {
+	all := allSources(c.Spec)
+	for i := range c.Services {
+		all = append(all, allSources(c.Services[i].Keys)...)
+	}
+	return all
 }
 
 // allSources returns the sources of the defaults and of all routes.
@@ -141,7 +172,7 @@ func sortedNetworks(networks []netip.Prefix) []string {
 // UsesProxies reports whether keys depend on the trusted proxies. This is the case if a source is
 // the address of the client, or a forwarding header, which is trusted only from a trusted proxy.
 func (c Config) UsesProxies() bool {
-	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
+	return slices.ContainsFunc(c.allSources(), func(text string) bool {
 		source, err := Parse(text)
 		return err == nil && slices.ContainsFunc(source.Single(), func(single Source) bool {
 			return single.Kind == IP || single.Kind == Header && isForwardingHeader(single.Name)
@@ -152,7 +183,7 @@ func (c Config) UsesProxies() bool {
 // UsesBody reports whether a source reads the body. Then the size of the body buffer decides which
 // requests have a key.
 func (c Config) UsesBody() bool {
-	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
+	return slices.ContainsFunc(c.allSources(), func(text string) bool {
 		source, err := Parse(text)
 		return err == nil && source.ReadsBody()
 	})
@@ -171,50 +202,77 @@ func ParseConfig(text string) (Config, error) {
 	if len(text) > MaxConfig {
 		return Config{}, fmt.Errorf("keysource: key configuration of %d bytes, at most %d are allowed", len(text), MaxConfig)
 	}
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	var decoded canonicalConfig
-	if err := decoder.Decode(&decoded); err != nil {
-		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
-	}
-	config := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey, BodyBuffer: decoded.BodyBuffer}
-	if decoded.Cookie != nil {
-		config.Cookie = *decoded.Cookie
-	}
-	for prefix, sources := range decoded.Routes {
-		config.Routes = append(config.Routes, Route{Prefix: prefix, Sources: sources})
-	}
-	slices.SortFunc(config.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
-	for _, proxy := range decoded.TrustedProxies {
-		network, err := netip.ParsePrefix(proxy)
-		if err != nil {
-			return Config{}, fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
-		}
-		config.TrustedProxies = append(config.TrustedProxies, network)
+	config, err := decodeConfig(text)
+	if err != nil {
+		return Config{}, err
 	}
 	reencoded, err := config.Canonical()
 	switch {
 	case err != nil:
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
-	case decoded.BodyBuffer < 0:
+	case config.BodyBuffer < 0:
 		return Config{}, errors.New("keysource: key configuration: body_buffer is negative")
 	case reencoded != text:
 		return Config{}, errors.New("keysource: key configuration: not in canonical form")
 	}
-	if _, err := ParseMissing(string(decoded.OnMissingKey)); err != nil {
+	if _, err := ParseMissing(string(config.Missing)); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
 	}
 	return config, nil
+}
+
+// decodeConfig decodes a key configuration, which may not be in canonical form.
+func decodeConfig(text string) (Config, error) {
+	if strings.HasPrefix(text, servicesPrefix) {
+		var decoded canonicalServices
+		if err := decodeJSON(text, &decoded); err != nil {
+			return Config{}, err
+		}
+		config := Config{Services: decoded.services(), BodyBuffer: decoded.BodyBuffer}
+		return config, config.setProxies(decoded.TrustedProxies)
+	}
+	var decoded canonicalConfig
+	if err := decodeJSON(text, &decoded); err != nil {
+		return Config{}, err
+	}
+	config := Config{Spec: Spec{Sources: decoded.Key, Routes: routesOf(decoded.Routes)}, Missing: decoded.OnMissingKey, BodyBuffer: decoded.BodyBuffer}
+	if decoded.Cookie != nil {
+		config.Cookie = *decoded.Cookie
+	}
+	return config, config.setProxies(decoded.TrustedProxies)
+}
+
+// decodeJSON decodes text, which must not have unknown fields.
+func decodeJSON(text string, decoded any) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(decoded); err != nil {
+		return fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
+	}
+	return nil
+}
+
+// setProxies sets the trusted proxies.
+func (c *Config) setProxies(networks []string) error {
+	for _, text := range networks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
+		}
+		c.TrustedProxies = append(c.TrustedProxies, network)
+	}
+	return nil
 }
 
 // Fields returns the names of the header fields that decide the key of a request. They may be there
 // several times.
 func (c Config) Fields() []string {
 	var fields []string
-	if c.Missing == MissingCookie {
+	hasCookie := slices.ContainsFunc(c.Services, func(service Service) bool { return service.Missing == MissingCookie })
+	if c.Missing == MissingCookie || hasCookie {
 		fields = append(fields, "Cookie")
 	}
-	for _, text := range allSources(c.Spec) {
+	for _, text := range c.allSources() {
 		source, err := Parse(text)
 		if err != nil {
 			continue

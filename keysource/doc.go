@@ -37,6 +37,8 @@
 //     sources of a request by its path.
 //   - Config adds the policy for requests without a key and the trusted proxies. Its canonical text
 //     is the same for all equivalent configurations, so that nodes can compare them.
+//   - Service contains the routes, the shards and the sources of one service. Services is the parsed form
+//     of a list of them: it returns the service of a request by its host and its path.
 //   - Pattern finds the key in a path by literals and placeholders.
 //   - ParsedPath is a decoded request path. It reports whether all apps agree on a segment.
 //

@@ -136,8 +136,8 @@ func isNotInLabel(r rune) bool {
 
 // findCookieSource returns the first source that reads the cookie with the given name. Names that differ only in case
 // count as equal, because some apps do not distinguish them.
-func findCookieSource(spec Spec, name string) (found string, isFound bool) {
-	for _, text := range allSources(spec) {
+func findCookieSource(sources []string, name string) (found string, isFound bool) {
+	for _, text := range sources {
 		source, err := Parse(text)
 		if err != nil {
 			continue
@@ -164,7 +164,7 @@ func (c Config) CheckCookie() error {
 		return err
 	}
 	name := c.Cookie.withoutDefaults().Name
-	if source, isFound := findCookieSource(c.Spec, name); isFound && name != "" {
+	if source, isFound := findCookieSource(c.allSources(), name); isFound && name != "" {
 		return &valueerr.Error{
 			Key: "name", Value: name, Wrong: "the key source " + source + " reads the same cookie, which the app sets", Remedy: "use a name that no app uses, such as app-key",
 		}

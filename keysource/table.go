@@ -90,9 +90,8 @@ func NewTable(spec Spec) (*Table, error) {
 		table.routes = append(table.routes, route{prefix, sources})
 	}
 	slices.SortStableFunc(table.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
-	table.addWrapped(table.defaults)
-	for i := range table.routes {
-		table.addWrapped(table.routes[i].SourceList)
+	for _, list := range table.lists() {
+		table.addWrapped(list)
 	}
 	if err := table.checkWrapped(); err != nil {
 		problems = append(problems, err)
@@ -212,11 +211,7 @@ func parsePrefix(text string) (string, error) {
 // Headers returns the names of all headers in which a source finds a key, each once, or nil if
 // there are none.
 func (t *Table) Headers() (names []string) {
-	lists := []SourceList{t.defaults}
-	for i := range t.routes {
-		lists = append(lists, t.routes[i].SourceList)
-	}
-	for _, list := range lists {
+	for _, list := range t.lists() {
 		for _, source := range list.Sources {
 			for _, single := range source.Single() {
 				isHeader := single.Kind == Header || single.Kind == Wrap && single.Wrapped == Header
@@ -227,6 +222,15 @@ func (t *Table) Headers() (names []string) {
 		}
 	}
 	return names
+}
+
+// lists returns the sources of the defaults and of all routes.
+func (t *Table) lists() []SourceList {
+	lists := []SourceList{t.defaults}
+	for i := range t.routes {
+		lists = append(lists, t.routes[i].SourceList)
+	}
+	return lists
 }
 
 // HasRoutes reports whether the sources depend on the path.

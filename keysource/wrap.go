@@ -58,13 +58,9 @@ func canWrapHeader(name string) bool {
 // The second source would read the suffix as a part of the key, while the app receives the value without
 // it.
 func (t *Table) checkWrapped() error {
-	lists := []SourceList{t.defaults}
-	for i := range t.routes {
-		lists = append(lists, t.routes[i].SourceList)
-	}
 	var problems []error
 	for _, wrapped := range t.wrapped {
-		for _, list := range lists {
+		for _, list := range t.lists() {
 			for _, other := range list.Sources {
 				if slices.ContainsFunc(other.Single(), func(single Source) bool { return single.readsField(wrapped) }) {
 					problems = append(problems, &valueerr.Error{
