@@ -11,7 +11,22 @@ import (
 // Advice returns settings that are valid but probably do not work as intended. A node
 // starts with them. Each Problem names the setting, the reason and the remedy.
 func (c *Config) Advice() []Problem {
-	var advice []Problem
+	advice := c.adviseSources()
+	for i := range c.Services {
+		service := &c.Services[i]
+		for _, problem := range service.Settings.adviseSources() {
+			problem.Key = service.key(problem.Key)
+			if prefix, isPath := strings.CutPrefix(problem.Key, service.key(routesKey)); isPath {
+				problem.Key, problem.Origin = service.key(pathsKey)+prefix, service.Settings.Origin(pathsKey)
+			}
+			advice = append(advice, problem)
+		}
+	}
+	return append(advice, c.execAdvice()...)
+}
+
+// adviseSources returns the key sources that probably do not work as intended.
+func (c *Config) adviseSources() (advice []Problem) {
 	for _, line := range c.sourceLines() {
 		for _, text := range line.sources {
 			source, err := keysource.Parse(text)
@@ -36,7 +51,7 @@ func (c *Config) Advice() []Problem {
 			}
 		}
 	}
-	return append(advice, c.execAdvice()...)
+	return advice
 }
 
 // sourceLine is a configuration line that lists key sources: the setting "key", or one route.

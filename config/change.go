@@ -30,6 +30,7 @@ func (c *Config) ChangesSince(before *Config) Changes {
 	if !c.Headers.Equal(&before.Headers) {
 		changes.Live = append(changes.Live, headersKey)
 	}
+	changes.addServiceChanges(c, before)
 	return changes
 }
 

@@ -13,6 +13,9 @@ const maxClusterSetting = 160
 
 // KeyConfig returns the settings that decide which key a request has.
 func (c *Config) KeyConfig() keysource.Config {
+	if c.HasServices() {
+		return keysource.Config{Services: c.keyServices(), TrustedProxies: c.TrustedProxies, BodyBuffer: c.BodyBuffer}
+	}
 	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies, BodyBuffer: c.BodyBuffer, Cookie: c.cookieScope()}
 }
 
@@ -55,6 +58,9 @@ func (c *Config) ClusterSettings() map[string]string {
 	all[routesKey] = strings.Join(routes, "; ")
 	if !c.Gateway() || c.Hooks != "" {
 		all["hooks"] = c.hooksForComparison()
+	}
+	if c.HasServices() {
+		all[servicesKey], _ = keyConfig.Canonical() // Validate reports an error
 	}
 	for name, text := range all {
 		all[name] = truncateText(text)

@@ -196,6 +196,8 @@ type Config struct {
 	RemoveDeadAfter time.Duration // zero means that a dead server is never removed
 	FinalizeAfter   time.Duration // zero means that the format version is raised as soon as all nodes support the next one
 
+	Services []Service // ascending by name; nil means one service with the settings of the node
+
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
 	Headers        headerrules.Config
@@ -295,13 +297,38 @@ func (c *Config) RequiresAdminCredentials() bool {
 }
 
 // Gateway reports whether the node is a gateway, which routes requests and owns no shards.
-func (c *Config) Gateway() bool { return c.Upstream == "" && c.Exec == "" && !c.Embedded }
+func (c *Config) Gateway() bool {
+	return c.Upstream == "" && c.Exec == "" && !c.Embedded && !c.runsService((*Service).Runs)
+}
+
+// runsService reports whether this node runs a service that matches.
+func (c *Config) runsService(matches func(*Service) bool) bool {
+	for i := range c.Services {
+		if service := &c.Services[i]; service.Runs() && matches(service) {
+			return true
+		}
+	}
+	return false
+}
 
 // HasHooks reports whether the app has hooks. Starting and stopping processes takes the place of hooks.
-func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks || c.Exec != "" }
+func (c *Config) HasHooks() bool {
+	if c.HasServices() {
+		return c.runsService(func(service *Service) bool { return service.Settings.Hooks != "" })
+	}
+	return c.Hooks != "" || c.EmbeddedHooks || c.Exec != ""
+}
 
-// Upstreams returns the addresses of the app instances. It returns none for a gateway, and with Exec.
+// Upstreams returns the addresses of the app instances, those of all services. It returns none for a
+// gateway, and with Exec.
 func (c *Config) Upstreams() []string {
+	if c.HasServices() {
+		var all []string
+		for i := range c.Services {
+			all = append(all, c.Services[i].Settings.Upstreams()...)
+		}
+		return all
+	}
 	if c.Upstream == "" {
 		return nil
 	}

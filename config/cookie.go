@@ -164,7 +164,7 @@ func (c *Config) canonicalCookie() string {
 // cookieRules returns the rules between the setting cookie and the sources of the key.
 func (c *Config) cookieRules() []rule {
 	rules := []rule{{
-		"cookie", "on-missing-key", c.Cookie == "" || c.OnMissingKey == keysource.MissingCookie,
+		"cookie", "on-missing-key", c.Cookie == "" || c.OnMissingKey == keysource.MissingCookie || c.HasServices(),
 		"Shardway sets a cookie only for requests without a key, and on-missing-key is " + string(c.OnMissingKey),
 		"set on-missing-key to cookie, or remove it",
 	}}

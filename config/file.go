@@ -26,6 +26,11 @@ type file struct {
 	headers       headerrules.Config
 	headersOrigin string // file and line of the key headers; empty if the file has none
 	problems      []Problem
+
+	services       []*file  // services of the file, ascending by name
+	servicesOrigin string   // file and line of the key services; empty if the file has none
+	service        string   // name of the service to which these settings belong; empty means the node
+	serviceRoutes  []string // hosts and path prefixes of the service
 }
 
 // parseFile reads the text of the YAML file: one table of settings. It removes a byte order mark (YAML
@@ -103,19 +108,20 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		f.headersOrigin, f.headers = f.origin(line), f.readHeaders(entry, headersKey, "")
 		return
 	}
-	i := slices.IndexFunc(table, func(match setting) bool {
-		return (match.yaml() == key || match.yamlAlias == key) && !match.flagOnly
-	})
-	if i < 0 {
+	if key == servicesKey {
+		f.readServices(table, entry)
+		return
+	}
+	match, isKnown := findByYAML(table, key)
+	if !isKnown {
 		remedy := "remove it"
-		known := append(settingNames(table, setting.yaml), routesKey, headersKey)
+		known := append(settingNames(table, setting.yaml), routesKey, headersKey, servicesKey)
 		if near := suggest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
 		f.addProblem(line, key, "", "unknown key", remedy)
 		return
 	}
-	match := table[i]
 	if _, isSet := f.layer[match.name]; isSet {
 		f.addProblem(line, key, "", "this is another name of "+match.yaml()+", which the file also contains", "keep one of them")
 		return
@@ -127,6 +133,17 @@ func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
 		return
 	}
 	f.layer[match.name] = layerValue{texts: texts, origin: f.origin(line)}
+}
+
+// findByYAML returns the setting with a key of the file.
+func findByYAML(table []setting, key string) (match setting, isKnown bool) {
+	i := slices.IndexFunc(table, func(match setting) bool {
+		return (match.yaml() == key || match.yamlAlias == key) && !match.flagOnly
+	})
+	if i < 0 {
+		return setting{}, false
+	}
+	return table[i], true
 }
 
 // example returns an example value in YAML syntax.
@@ -221,8 +238,14 @@ func routeSettingNames() []string {
 	return []string{"key", "key_limit", "first_byte_timeout", "upstream_idle_timeout", "total_timeout", headersKey}
 }
 
-// addProblem records a problem of the given line.
+// addProblem records a problem of the given line. In a service, key is a key of the service.
 func (f *file) addProblem(line int, key, text, message, remedy string) {
+	if f.service != "" {
+		if key == routesKey { // see pathsKey
+			key = pathsKey
+		}
+		key = serviceKey(f.service, key)
+	}
 	f.problems = append(f.problems, Problem{Key: key, Value: text, Origin: f.origin(line), Message: message, Remedy: remedy})
 }
 

@@ -11,7 +11,7 @@ import (
 // bounds, 60 kB of opening brackets take 10 s.
 const (
 	maxFileSize    = 256 << 10 // bytes
-	maxFileNesting = 16        // brackets, or dashes in one line; settings need 3
+	maxFileNesting = 16        // brackets, or dashes in one line; settings need 6
 )
 
 // checkFileBounds returns an error, with its line, for a file that exceeds the bounds, and nil if the parser can

@@ -75,5 +75,5 @@ func (c *Config) Values() []Value {
 	for _, r := range c.Routes {
 		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: r.String(), Origin: c.Origin(routesKey)})
 	}
-	return values
+	return append(values, c.serviceValues()...)
 }

@@ -25,7 +25,8 @@ func load(table []setting, overrides layer, program Program) (Config, error) {
 	env, envProblems := envLayer(table, program.Environ)
 	problems = append(problems, envProblems...)
 	layers := []layer{overrides, flags, env}
-	if configFile := readConfigFile(table, layers, program.Read); configFile != nil {
+	configFile := readConfigFile(table, layers, program.Read)
+	if configFile != nil {
 		problems = append(problems, configFile.problems...)
 		layers = append(layers, configFile.layer)
 		cfg.Routes = configFile.routes
@@ -53,6 +54,7 @@ func load(table []setting, overrides layer, program Program) (Config, error) {
 		}
 	}
 	cfg.deriveDefaults()
+	problems = append(problems, cfg.addServices(table, configFile, unparsed)...)
 	problems = append(problems, cfg.findProblems(unparsed)...)
 	return cfg, newError(problems)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestEachMutantFailsATest(t *testing.T) {
-	const remedies = "TestInvalidHealthCheckHasRemedy"
+	const remedies, services = "TestInvalidHealthCheckHasRemedy", "TestInvalidServicesHaveRemedy"
 	overlay.TestMutants(t, "..", "config", []overlay.Mutant{
 		{
 			Rule: "a health check does not look like a request of a client", Found: remedies,
@@ -48,6 +48,22 @@ func TestEachMutantFailsATest(t *testing.T) {
 		{
 			Rule: "a request needs a path", Found: "TestRequestOfHealthCheckNeedsPath",
 			Decl: "config.Config.healthRules", Old: `c.Health != "" ||`, New: `PLANTED || c.Health != "" ||`,
+		},
+		{
+			Rule: "settings that would have no effect next to services are refused", Found: services,
+			Decl: "config.Config.refusedSettingProblems", Old: "if c.isSet(name) {", New: "if !PLANTED && c.isSet(name) {",
+		},
+		{
+			Rule: "the services of a node have one answer about hooks", Found: services,
+			Decl: "config.Config.hookRulesBetween", Old: "(service.Settings.Hooks ==", New: "PLANTED || (service.Settings.Hooks ==",
+		},
+		{
+			Rule: "two services do not share the hooks of one app", Found: services,
+			Decl: "config.Config.hookRulesBetween", Old: "!own.HasSeparateAddress() ||", New: "PLANTED || !own.HasSeparateAddress() ||",
+		},
+		{
+			Rule: "clients cannot call the hooks of a service", Found: services,
+			Decl: "config.Config.serviceRules", Old: "!own.hooksShareUpstreamAddress(),", New: "PLANTED || !own.hooksShareUpstreamAddress(),",
 		},
 		{
 			Rule: "a header field may contain a comma", Found: "TestHealthCheckIsRead",

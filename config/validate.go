@@ -38,6 +38,7 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 	}
 	add(headersKey, c.checkHeaders(&c.Headers))
 	add(routesKey, c.checkRoutes())
+	problems = append(problems, c.serviceProblems(skip)...)
 	for _, rule := range c.rules() {
 		isSkipped := skip[rule.key] || rule.comparedKey != "" && skip[rule.comparedKey]
 		if isSkipped || rule.satisfied {
@@ -83,7 +84,7 @@ func (c *Config) rules() []rule {
 		{"hooks", "upstream", !c.hooksShareUpstreamAddress(), "this is the address of the app (upstream), so clients could call the hooks", "set only a path, such as /hooks, which clients cannot request, or use a separate address"},
 		{"hooks", "upstream", len(c.FurtherUpstreams) == 0 || !c.HooksAddress().HasSeparateAddress(), "the node has several app instances, and each needs its own hooks", "set only a path, such as /hooks, which is called at each instance"},
 		{"key", "", len(c.Keys) > 0, "no key source is set", "set at least one, such as header:X-Shard-Key"},
-		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "set --upstream, or use reject, hash-path or cookie"},
+		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway() || c.HasServices(), "a gateway has no app of its own", "set --upstream, or use reject, hash-path or cookie"},
 		{
 			"bootstrap-expect", "max-voters", c.BootstrapExpect <= c.MaxVoters,
 			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.MaxVoters) + " may vote (max-voters)",
@@ -224,6 +225,11 @@ func (c *Config) checkRoutes() *valueProblem {
 	if _, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()}); err != nil {
 		return problemOf(err) // the first one, if err joins several
 	}
+	return c.checkRouteSettings()
+}
+
+// checkRouteSettings checks the table of path prefixes except its key sources.
+func (c *Config) checkRouteSettings() *valueProblem {
 	prefixes := make([]string, len(c.Routes))
 	for i, route := range c.Routes {
 		prefixes[i] = route.Prefix
@@ -303,6 +309,9 @@ func (c *Config) keySourceRules() []rule {
 // keyConfigRules limits the size of the key configuration, because nodes exchange it.
 func (c *Config) keyConfigRules() []rule {
 	keyConfig := c.KeyConfig()
+	if c.HasServices() {
+		return nil // see serviceKeyProblems
+	}
 	if _, err := keysource.NewTable(keyConfig.Spec); err != nil {
 		return nil // findProblems already reports the invalid setting
 	}
