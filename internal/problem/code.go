@@ -61,6 +61,8 @@ const (
 	ShardMoved Code = "shard-moved"
 	// RerouteLoop is for a request whose second app instance also named a different key.
 	RerouteLoop Code = "reroute-loop"
+	// NoService is for a request that no route of a service matches.
+	NoService Code = "no-service"
 )
 
 // Codes of the admin server only.
@@ -155,6 +157,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
 	case RerouteLoop:
 		return http.StatusLoopDetected, "The app instances do not agree on the key of the request."
+	case NoService:
+		return http.StatusNotFound, "No service has a route for the request."
 	case NotReady:
 		return http.StatusServiceUnavailable, "The node is not ready."
 	case NotFound:

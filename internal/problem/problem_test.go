@@ -44,7 +44,7 @@ func TestEveryCodeHasStatusAndTitle(t *testing.T) {
 		problem.NoKey: 400, problem.NoLeader: 503, problem.QueueFull: 503, problem.QueueTimeout: 503,
 		problem.UpstreamRefused: 502, problem.UpstreamTimeout: 504, problem.UpstreamBroken: 502, problem.UpstreamBusy: 503,
 		problem.UpstreamConnectTimeout: 504,
-		problem.PeerUnreachable:        502, problem.Misrouted: 421, problem.BadRequest: 400, problem.TooLarge: 413, problem.ShardMoved: 502, problem.RerouteLoop: 508,
+		problem.PeerUnreachable:        502, problem.Misrouted: 421, problem.BadRequest: 400, problem.TooLarge: 413, problem.ShardMoved: 502, problem.RerouteLoop: 508, problem.NoService: 404,
 		problem.URITooLong: 414, problem.HeadersTooLarge: 431, problem.RequestTimeout: 408,
 		problem.NotReady: 503, problem.NotFound: 404, problem.UnknownNode: 404, problem.NodeUnhealthy: 409, problem.NoActiveNodes: 409, problem.NotLeader: 503, problem.MethodNotAllowed: 405, problem.UnsupportedMediaType: 415,
 		problem.Unauthorized: 401, problem.Forbidden: 403, problem.TooManyRequests: 429, problem.Conflict: 409, problem.Timeout: 504, problem.Internal: 500,

@@ -46,6 +46,7 @@ const (
 	FieldShardwayError
 	FieldShardwayStream
 	FieldShardwayHold
+	FieldShardwayService
 	// FieldShardwayOther is any other field whose name starts with Shardway-. It includes names
 	// that would start with Shardway- if every byte other than letters and digits were a hyphen.
 	FieldShardwayOther
@@ -69,7 +70,7 @@ const (
 	// Shardway contains every field whose name starts with Shardway-.
 	Shardway = FieldSet(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
-		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayOther)
+		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayService | 1<<FieldShardwayOther)
 	// Forwarding contains every field whose name starts with X-Forwarded-, and X-Real-IP and
 	// Forwarded.
 	Forwarding = FieldSet(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
@@ -244,8 +245,8 @@ func classifyS(name []byte) Field {
 }
 
 // shardwayNames contains the names without prefix, in the order of the constants from
-// FieldShardwayMap to FieldShardwayHold.
-var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold"}
+// FieldShardwayMap to FieldShardwayService.
+var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold", "service"}
 
 // fieldIfNamed returns field if name equals lower without regard to case, and otherwise FieldOther.
 func fieldIfNamed(name []byte, lower string, field Field) Field {

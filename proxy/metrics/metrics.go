@@ -129,11 +129,11 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadersTooLarge,
-		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy, problem.RerouteLoop, problem.RateLimited,
+		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined, problem.KeyBusy, problem.RerouteLoop, problem.RateLimited, problem.NoService,
 	}
 }
 
-const errorCodes = 23
+const errorCodes = 24
 
 // CountAborted counts n requests that were aborted for a reason.
 func (m *Metrics) CountAborted(reason string, n int) {
