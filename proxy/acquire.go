@@ -89,7 +89,7 @@ func (wait *requestWait) maxInflight(pool *connpool.Pool) int {
 	if pool.IsForNode() || wait.server.options.Processes != nil || wait.exchange.eventStream != nil || wait.exchange.senderResumeCount > 0 {
 		return 0
 	}
-	return wait.settings.MaxShardInflight
+	return wait.serviceSettings().MaxShardInflight
 }
 
 // maxQueued returns how many requests may wait at the owner for a limit of the shard; zero means none.
@@ -97,7 +97,7 @@ func (wait *requestWait) maxQueued(pool *connpool.Pool) int {
 	if wait.maxInflight(pool) == 0 {
 		return 0
 	}
-	return wait.settings.ShardQueue
+	return wait.serviceSettings().ShardQueue
 }
 
 // acquireIdleConn returns an idle connection, or nil. If loop is not nil, it prefers a connection that is

@@ -68,26 +68,56 @@ func TestRequestsAllocateNothing(t *testing.T) {
 			o.Handler = func(ctx *fasthttp.RequestCtx) { ctx.SetBody(body) }
 		})
 		for _, n := range []*node{single, ingress, shared, inside} {
-			c := n.dial()
-			request, buf := []byte(tc.request), make([]byte, 8<<10)
-			ask := func() {
-				if _, err := c.Write(request); err != nil {
-					t.Fatal(err)
-				}
-				for n := 0; n == 0 || !bytes.HasSuffix(buf[:n], body); {
-					m, err := c.Read(buf[n:])
-					if n += m; err != nil {
-						t.Fatal(err)
-					}
-				}
+			checkAllocs(t, tc.name, n, tc.request, body)
+		}
+	}
+}
+
+// checkAllocs fails if a request that the app answers with body allocates memory in the node.
+func checkAllocs(t *testing.T, name string, n *node, text string, body []byte) {
+	t.Helper()
+	c := n.dial()
+	request, buf := []byte(text), make([]byte, 8<<10)
+	ask := func() {
+		if _, err := c.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n == 0 || !bytes.HasSuffix(buf[:n], body); {
+			m, err := c.Read(buf[n:])
+			if n += m; err != nil {
+				t.Fatal(err)
 			}
-			for range 100 {
-				ask()
-			}
-			// The sweep runs on a timer and allocates now and then.
-			if allocs := testing.AllocsPerRun(2000, ask); allocs > 0 {
-				t.Errorf("%s at %s allocates %v times", tc.name, n.id, allocs)
-			}
+		}
+	}
+	for range 100 {
+		ask()
+	}
+	// The sweep runs on a timer and allocates now and then.
+	if allocs := testing.AllocsPerRun(2000, ask); allocs > 0 {
+		t.Errorf("%s at %s allocates %v times", name, n.id, allocs)
+	}
+}
+
+func TestRequestsOfServicesAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool forgets things under the race detector")
+	}
+	body := bytes.Repeat([]byte("x"), 100)
+	app := plainApp(t, append([]byte(plainHead), body...))
+	for name, request := range map[string]string{
+		"by the host": "GET /path/alice HTTP/1.1\r\nHost: A.Chat.Example:80\r\n\r\n",
+		"by the path": "GET /%73earch?q=alice HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"of default":  "GET / HTTP/1.1\r\nHost: example.com\r\nX-Shard-Key: alice\r\n\r\n",
+	} {
+		change := func(o *proxy.Options) {
+			o.Shards, o.Services = shards, map[string]proxy.Settings{"chat": {}, "default": {}, "search": {}}
+		}
+		single := newNode(t, "a", app, change)
+		single.useServices(t, ranges(), local(2))
+		ingress, _ := startServices(t, pair, app, change)
+		shared, _ := startServices(t, overStreams(pair), app, change)
+		for _, n := range []*node{single, ingress, shared} {
+			checkAllocs(t, name, n, request, body)
 		}
 	}
 }

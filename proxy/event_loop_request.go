@@ -68,8 +68,10 @@ func (c *client) startAttempt() bool {
 		c.loopClient.Eligibility.RecordMiss()
 		return false
 	}
-	c.exchange.Found, c.exchange.keys = found, keys
-	c.exchange.resolveShard(table)
+	c.exchange.Found, c.exchange.keys, c.exchange.service = found, keys, c.keys.Service()
+	if !c.exchange.resolveShard(table) {
+		return false
+	}
 	dest := table.Route(c.exchange.shard)
 	if dest.Kind != route.Local || c.router.isQuarantined() {
 		if dest.Kind == route.Remote {
@@ -82,7 +84,7 @@ func (c *client) startAttempt() bool {
 		return false
 	}
 	pool := c.server.upstreams.App(dest.Instance)
-	if pool == nil {
+	if pool == nil || !c.server.upstreams.RunsInstance(c.exchange.service, dest.Instance) {
 		return false
 	}
 	conn := c.wait.acquireIdleConn(pool, c.loopClient.Loop())
@@ -109,7 +111,7 @@ func (c *client) startAttempt() bool {
 // has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
 	req := &c.req
-	if !req.KeepAlive() || c.isDraining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.writesAccessLog() || c.settings.limitsKeys() || c.settings.defaultRoute.changesHeaders() {
+	if !req.KeepAlive() || c.isDraining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.writesAccessLog() || c.settings.limitsKeys() || c.settings.changesHeaders() {
 		return false
 	}
 	if c.settings.ProbePath != "" && string(req.Path()) == c.settings.ProbePath || c.isHookPath() {

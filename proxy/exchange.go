@@ -26,8 +26,12 @@ type exchange struct {
 
 	shardkey.Found
 	shard    shardmap.Shard
-	hasShard bool           // shard is set
-	keys     *shardkey.Keys // key configuration used to find the key, here or at the ingress
+	hasShard bool // shard is set
+	// firstShard is the first shard of the range of the service, which the header Shardway-Shard counts
+	// from. A forwarded request contains the number in that header, in serviceShard.
+	firstShard, serviceShard shardmap.Shard
+	service                  string         // name of the service; empty if the key configuration has no services
+	keys                     *shardkey.Keys // key configuration used to find the key, here or at the ingress
 
 	// Method and time.
 
@@ -97,11 +101,19 @@ type exchange struct {
 	endUnsent bool
 }
 
-// resolveShard sets the shard of the key, if the request has a key.
-func (exchange *exchange) resolveShard(table *route.Table) {
-	if !exchange.hasShard && !exchange.Keyless {
+// resolveShard sets the shard of the key, if the request has a key. ok is false if the table does not
+// have the service of the request.
+func (exchange *exchange) resolveShard(table *route.Table) (ok bool) {
+	if exchange.hasShard {
+		return true
+	}
+	if exchange.service != "" || table.HasServices() {
+		return exchange.resolveInService(table)
+	}
+	if !exchange.Keyless {
 		exchange.shard, exchange.hasShard = shardmap.ShardOfBytes(exchange.Key, table.Shards()), true
 	}
+	return true
 }
 
 // isStreamResumption reports whether the request continues an event stream whose client has already

@@ -14,7 +14,7 @@ import (
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	for _, name := range []string{
-		"Shardway-Shard", "Shardway-Epoch", "Shardway-Node", "Shardway-Key", "Shardway-Minted", "Shardway-Map", "Shardway-Evil", "Shardway-Continue",
+		"Shardway-Shard", "Shardway-Service", "Shardway-Epoch", "Shardway-Node", "Shardway-Key", "Shardway-Minted", "Shardway-Map", "Shardway-Evil", "Shardway-Continue",
 		"Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Connection", "Keep-Alive", "X-Named", "Expect", "Te",
 		"X-Forwarded-Port", "X_Forwarded_For", "X_Forwarded_Port", "X-Real-Ip", "X_Real_Ip",
 	} {

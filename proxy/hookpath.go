@@ -12,4 +12,15 @@ func (c *client) refuseHookPath() bool {
 }
 
 // isHookPath reports whether an app could read the path of the request as the path of its hooks.
-func (c *client) isHookPath() bool { return c.server.hookPath.Matches(c.keys.Grow, c.req.Path()) }
+// The hooks of all services are protected on all hosts.
+func (c *client) isHookPath() bool {
+	if c.server.hookPath.Matches(c.keys.Grow, c.req.Path()) {
+		return true
+	}
+	for i := range c.server.furtherHookPaths {
+		if c.server.furtherHookPaths[i].Matches(c.keys.Grow, c.req.Path()) {
+			return true
+		}
+	}
+	return false
+}

@@ -15,16 +15,16 @@ import (
 // wait, or not any longer.
 const detailKeyInflight = "the maximum number of requests of the key is in flight (--max-key-inflight), and the request had no place in the queue or no turn in time (--shard-queue, --queue-wait)"
 
-// limitsKeys reports whether a request may have to wait for other requests of its key, or may exceed a
-// limit of its key. An event loop does not serve such requests, because it must not block.
+// limitsKeys reports whether a request may have to wait for other requests of its key, may exceed a limit
+// of its key, or may have timeouts that are not those of the node. An event loop does not serve such requests, because it must not block.
 func (settings *Settings) limitsKeys() bool {
-	return settings.MaxKeyInflight > 0 || settings.routes != nil || !settings.KeyLimit.IsOff()
+	return settings.MaxKeyInflight > 0 || settings.routes != nil || !settings.KeyLimit.IsOff() || settings.servicesLimit
 }
 
 // enterKey takes a slot among the key's requests at this owner, waiting if necessary. The slot is freed when the
 // admission ends; see admission.release. The zero decision means that the request may be sent to the app.
 func (router *router) enterKey() decision {
-	settings := router.server.settings.Load() // a reload may have enabled the limit after the headers were read
+	settings := router.server.settings.Load().of(router.exchange.service) // a reload may have enabled the limit after the headers were read
 	if !router.needsKeyPlace(settings) {
 		return decision{}
 	}
@@ -43,7 +43,7 @@ func (router *router) enterKey() decision {
 // enterShard is like enterKey, for the requests of the shard. It does nothing if the app is a single process,
 // because the app's connection pool then limits the shard's requests.
 func (router *router) enterShard() decision {
-	settings := router.server.settings.Load() // like enterKey
+	settings := router.server.settings.Load().of(router.exchange.service) // like enterKey
 	if !router.needsShardPlace(settings) {
 		return decision{}
 	}
@@ -89,8 +89,10 @@ func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (k
 	return place, err
 }
 
-// keyID returns the ID of the key of the request.
-func (router *router) keyID() keylimit.ID { return router.server.keyHasher.ID(router.keyBytes()) }
+// keyID returns the ID of the key of the request. Keys of different services have different IDs.
+func (router *router) keyID() keylimit.ID {
+	return router.server.keyHasher.ID(router.keyBytes()).In(router.serviceSettings().serviceScope)
+}
 
 // awaitPlace waits for a waiter in the queue of its key or shard to get its slot.
 func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {

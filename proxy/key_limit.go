@@ -27,7 +27,7 @@ const detailAmbiguousRoute = "an ambiguous path (., .., an empty segment, an enc
 func (router *router) enterLimits(route *routeSettings) decision {
 	if settings := router.server.settings.Load(); settings != router.settings {
 		var unambiguous bool
-		if route, unambiguous = router.findRoute(settings); !unambiguous {
+		if route, unambiguous = router.findRoute(settings.of(router.exchange.service)); !unambiguous {
 			return fail(problem.BadRequest, detailAmbiguousRoute)
 		}
 	}

@@ -29,7 +29,7 @@ func mutantsOfHeaderRules() []mutant {
 		},
 		{
 			rule: "an event loop changes no headers", found: "TestEventLoopObeysHeaderRules",
-			edits: in("proxy.client.isLoopable", "|| c.settings.defaultRoute.changesHeaders()", "|| !PLANTED && c.settings.defaultRoute.changesHeaders()"),
+			edits: in("proxy.client.isLoopable", "|| c.settings.changesHeaders()", "|| !PLANTED && c.settings.changesHeaders()"),
 		},
 	}
 }

@@ -77,11 +77,11 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			rule: "all nodes use the sticky cookie of the key configuration of the cluster", found: "TestStickyCookieScopeIsThatOfTheCluster",
-			edits: in("proxy.reply.appendCookie", "&reply.settings.StickyCookie\n", "&reply.settings.StickyCookie\n\tif PLANTED {\n\t\tscope = reply.settings.Keys.CookieScope()\n\t}\n"),
+			edits: in("proxy.reply.appendCookie", "&reply.serviceSettings().StickyCookie\n", "&reply.serviceSettings().StickyCookie\n\tif PLANTED {\n\t\tscope = reply.settings.Keys.CookieScope(\"\")\n\t}\n"),
 		},
 		{
 			rule: "a node reads no sticky cookie of another name", found: "TestStickyCookieHasConfiguredNameAndAttributes",
-			edits: in("proxy/shardkey.Extractor.stickyKey", `x.cookieKey(x.Keys.cookie.Name)`, `x.cookieKey(map[bool]string{false: x.Keys.cookie.Name, true: "Shardway-Key"}[PLANTED])`),
+			edits: in("proxy/shardkey.Extractor.stickyKey", `x.cookieKey(x.rules.cookie.Name)`, `x.cookieKey(map[bool]string{false: x.rules.cookie.Name, true: "Shardway-Key"}[PLANTED])`),
 		},
 		{
 			rule: "the name of the sticky cookie requires the attribute that browsers demand", found: "TestStickyCookieScopeIsThatOfTheCluster",

@@ -57,19 +57,19 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "requests that ran before concurrent requests were limited count", found: "TestKeyLimitCountsEarlierRequests",
-			edits: in("proxy.Settings.limitsConcurrency", "	isSwitched := differsAt(\"/\")\n", "	isSwitched := differsAt(\"/\") && !PLANTED\n"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "	isSwitched := differsAt(\"/\")\n", "	isSwitched := differsAt(\"/\") && !PLANTED\n"),
 		},
 		{
 			rule: "also if their route had another limit", found: "TestKeyLimitCountsEarlierRequests",
-			edits: in("proxy.Settings.limitsConcurrency", "earlier.limitScope != route.limitScope", "!PLANTED && earlier.limitScope != route.limitScope"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "earlier.limitScope != route.limitScope", "!PLANTED && earlier.limitScope != route.limitScope"),
 		},
 		{
 			rule: "also if their route was removed", found: "TestKeyLimitCountsEarlierRequests",
-			edits: in("proxy.Settings.limitsConcurrency", "	for _, route := range slices.Concat(settings.Routes, previous.Routes) {\n", "	for i, route := range slices.Concat(settings.Routes, previous.Routes) {\n		if PLANTED && i >= len(settings.Routes) {\n			break\n		}\n"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "	for _, route := range slices.Concat(settings.Routes, previous.Routes) {\n", "	for i, route := range slices.Concat(settings.Routes, previous.Routes) {\n		if PLANTED && i >= len(settings.Routes) {\n			break\n		}\n"),
 		},
 		{
 			rule: "but not if the limit is the same as before", found: "TestReloadWithSameKeyLimitCountsNothing",
-			edits: in("proxy.Settings.limitsConcurrency", "(earlier.keyLimit.Concurrent == 0", "(PLANTED || earlier.keyLimit.Concurrent == 0"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "(earlier.keyLimit.Concurrent == 0", "(PLANTED || earlier.keyLimit.Concurrent == 0"),
 		},
 		{
 			rule: "requests of a key wait in the order of their arrival", found: "TestShardQueueKeepsOrderOfArrival",

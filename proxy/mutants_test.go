@@ -28,7 +28,7 @@ type unplantedRule struct{ rule, why string }
 func mutants() []mutant {
 	return slices.Concat(
 		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfParking(), mutantsOfEventLoops(), mutantsOfMux(),
-		mutantsOfMuxRules(), mutantsOfFirstMessages(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfWrap(), mutantsOfKeys(), mutantsOfBodyKeys(), mutantsOfReroutes(),
+		mutantsOfMuxRules(), mutantsOfFirstMessages(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(), mutantsOfWrap(), mutantsOfKeys(), mutantsOfServices(), mutantsOfBodyKeys(), mutantsOfReroutes(),
 		mutantsOfShardQueues(), mutantsOfInstances(), mutantsOfHeaderRules(), mutantsOfTotalTimeouts(),
 	)
 }

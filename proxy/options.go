@@ -11,6 +11,7 @@ import (
 
 	"shardway/proxy/poison"
 	"shardway/proxy/route"
+	"shardway/proxy/upstream"
 	"shardway/proxy/wsession"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -41,6 +42,9 @@ type Options struct {
 	// DialUpstream connects to. A route contains the index of the instance. A nil element is an
 	// instance that is not configured.
 	FurtherUpstreams []func(ctx context.Context) (net.Conn, error)
+	// ServiceInstances contains the app instances of each service of this node, by its name. nil means
+	// that the node has one service, which all instances run.
+	ServiceInstances map[string]upstream.InstanceBits
 	// InstanceHealthy reports whether an app instance is healthy. Requests without a key go to such
 	// an instance. Nil means that all are healthy. Any goroutine may call it.
 	InstanceHealthy func(instance int) bool
@@ -76,6 +80,8 @@ type Options struct {
 	// path is encoded. It consists of segments of letters, digits, - and _, each preceded by a
 	// single slash. Empty means none.
 	HookPath string
+	// FurtherHookPaths are the paths of the hooks of further services, which differ from HookPath.
+	FurtherHookPaths []string
 	// PeerUnreachable is called when no connection to another node could be made for a request. It
 	// must not block. It may be nil. Any goroutine may call it.
 	PeerUnreachable func(node string)

@@ -14,7 +14,7 @@ import (
 // is missing or invalid.
 func (state *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	committed, proposed, ok = route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
-	if !ok || !state.readShard() || !state.readRequiredEpoch() {
+	if !ok || !state.readService() || !state.readShard() || !state.readRequiredEpoch() {
 		return 0, 0, false
 	}
 	state.exchange.tries = triesOf(&state.req.Header)
@@ -37,6 +37,7 @@ func (state *requestState) readShard() bool {
 		return false
 	}
 	state.exchange.shard, state.exchange.hasShard = shardmap.Shard(shard), true
+	state.exchange.serviceShard = state.exchange.shard
 	return true
 }
 

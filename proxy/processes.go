@@ -37,7 +37,7 @@ func (router *router) localPool(dest *route.Route) (pool *connpool.Pool, process
 	if processes == nil {
 		pool = router.server.upstreams.App(dest.Instance)
 		if pool == nil { // the instance was removed from the configuration, and the next map moves its shards
-			return nil, nil, decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedNoApp, backoff: true}
+			return nil, nil, router.refuseInstance()
 		}
 		return pool, nil, decision{}
 	}
@@ -61,8 +61,11 @@ func (router *router) processKey() (key []byte, ok bool) {
 		return router.exchange.Key, len(router.exchange.Key) > 0
 	}
 	key, ok = shardkey.AppendDecoded(nil, router.req.Known(h1.FieldShardwayKey))
-	isOfShard := ok && len(key) > 0 && shardmap.ShardOfBytes(key, router.server.options.Cluster.Table().Shards()) == router.exchange.shard
-	return key, isOfShard
+	if !ok || len(key) == 0 {
+		return nil, false
+	}
+	shard, ok := router.server.options.Cluster.Table().ShardOf(router.exchange.service, key)
+	return key, ok && shard == router.exchange.shard
 }
 
 // decideAfterProcessError converts an error of Processes.Dial into a decision. ok is false for any other error.

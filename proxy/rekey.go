@@ -29,6 +29,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 	}
 	if router.exchange.isRerouted { // the key configuration does not affect a key named by the app
 		router.exchange.keys = keys
+		router.exchange.hasShard = router.exchange.hasShard && router.exchange.service == "" // the range of the service may be another one
 		return decision{}
 	}
 	found, invalid, err := router.findKey(keys)
@@ -38,7 +39,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 		return done
 	case err != nil:
 		return router.reply.rejectBody(err)
-	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found)):
+	case resumesWebSocket && (invalid != nil || !isKeyOf(session, &found) || router.keys.Service() != router.exchange.service):
 		// A WebSocket session is bound to its key and shard, and its client already has a response, so the client
 		// must reconnect.
 		session.RefusalCode = wsession.CloseShardMoved
@@ -53,6 +54,7 @@ func (router *router) rekey(keys *shardkey.Keys) decision {
 		return fail(problem.QueueTimeout, "the key configuration has changed, and the key is in the first message of the WebSocket now")
 	}
 	router.exchange.Found, router.exchange.keys, router.exchange.hasShard = found, keys, false
+	router.exchange.service = router.keys.Service()
 	return decision{}
 }
 

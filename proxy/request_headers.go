@@ -71,11 +71,12 @@ func (rw requestWriter) appendAtIngress(dst []byte, edit *h1.Edit, attempt *atte
 	}
 	if !rw.exchange.Keyless {
 		dst = append(dst, lineShard...)
-		dst = strconv.AppendUint(dst, uint64(rw.exchange.shard), 10)
+		dst = strconv.AppendUint(dst, uint64(rw.exchange.shardInService()), 10)
 		dst = append(dst, "\r\n"+lineKey...)
 		dst = shardkey.AppendHeaderValue(dst, rw.exchange.Key)
 		dst = append(dst, "\r\n"...)
 	}
+	dst = rw.exchange.appendService(dst)
 	if rw.exchange.Minted {
 		dst = append(dst, lineMinted...)
 	}
@@ -102,6 +103,7 @@ func (rw requestWriter) appendAtOwner(dst []byte, edit *h1.Edit, attempt *attemp
 	if !rw.exchange.Keyless {
 		edit.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
 	}
+	dst = rw.exchange.appendService(dst)
 	if rw.exchange.Minted {
 		dst = append(dst, lineMinted...)
 	}

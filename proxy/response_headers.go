@@ -56,7 +56,7 @@ func (reply reply) droppedFields(dest *route.Route) h1.FieldSet {
 		drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
 	if reply.ingress == "" && reply.req.RequestsWebSocket() {
-		drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
+		drop |= h1.FieldSetOf(h1.FieldShardwayOther, h1.FieldShardwayService) // the client must not see the WebSocket headers of Shardway
 	}
 	return drop
 }
@@ -124,8 +124,12 @@ func (reply reply) addDebugHeaders(dest *route.Route, edit *h1.Edit) {
 	reply.extraLines = append(reply.extraLines, "\r\n"...)
 	if !reply.exchange.Keyless {
 		reply.extraLines = append(reply.extraLines, lineShard...)
-		reply.extraLines = strconv.AppendUint(reply.extraLines, uint64(reply.exchange.shard), 10)
+		reply.extraLines = strconv.AppendUint(reply.extraLines, uint64(reply.exchange.shardInService()), 10)
 		reply.extraLines = append(reply.extraLines, "\r\n"...)
+	}
+	if reply.exchange.service != "" {
+		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayService)
+		reply.extraLines = reply.exchange.appendService(reply.extraLines)
 	}
 	if reply.exchange.Minted {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
@@ -138,7 +142,7 @@ func (reply reply) addDebugHeaders(dest *route.Route, edit *h1.Edit) {
 // appendCookie appends the sticky cookie. The key configuration determines its scope, and this node's settings
 // determine its other attributes.
 func (reply reply) appendCookie(dst []byte) []byte {
-	scope, attributes := reply.exchange.keys.CookieScope(), &reply.settings.StickyCookie
+	scope, attributes := reply.exchange.keys.CookieScope(reply.exchange.service), &reply.serviceSettings().StickyCookie
 	cookie := fasthttp.AcquireCookie()
 	defer fasthttp.ReleaseCookie(cookie)
 	cookie.SetKey(scope.Name)

@@ -168,7 +168,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	attempt.release()
 	usedAt := rr.server.clock.Now()
 	attempt.conn.Pool.Backoff.OnAccepted(rr.exchange.limitShard())
-	if rr.settings.MaxShardInflight > 0 {
+	if rr.serviceSettings().MaxShardInflight > 0 {
 		attempt.conn.Pool.RecordResponseEnd(attempt.conn)
 	}
 	// The app has finished the request, but sending the rest to a slow client may block.

@@ -54,7 +54,7 @@ type routeTable struct {
 
 // newRouteTable returns the table of the routes. It returns nil if there are none, and ignores routes with
 // an invalid prefix, because the configuration has already been validated.
-func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules.Config) *routeTable {
+func newRouteTable(routes []Route, defaults *routeSettings, headers ...*headerrules.Config) *routeTable {
 	if len(routes) == 0 {
 		return nil
 	}
@@ -79,6 +79,7 @@ func newRouteTable(routes []Route, defaults *routeSettings, headers *headerrules
 // prefix that has it.
 func (table *routeTable) inherit(routes []Route, index int) routeSettings {
 	result, hasLimit, hasTimeout := table.defaults, false, false
+	result.firstByteTimeout = 0
 	for enclosing := range table.prefixes.Enclosing(index) {
 		route := &routes[enclosing]
 		if route.KeyLimit != nil && !hasLimit {
@@ -94,14 +95,15 @@ func (table *routeTable) inherit(routes []Route, index int) routeSettings {
 			result.firstByteTimeout = route.FirstByteTimeout
 		}
 	}
+	result.firstByteTimeout = cmp.Or(result.firstByteTimeout, table.defaults.firstByteTimeout)
 	return result
 }
 
 // headersOf returns the header rules that apply to the route with the given index, the general ones first.
-func (table *routeTable) headersOf(routes []Route, index int, general *headerrules.Config) []*headerrules.Config {
-	levels := []*headerrules.Config{general}
+func (table *routeTable) headersOf(routes []Route, index int, general []*headerrules.Config) []*headerrules.Config {
+	levels := slices.Clone(general)
 	for enclosing := range table.prefixes.Enclosing(index) {
-		levels = slices.Insert(levels, 1, &routes[enclosing].Headers) // the longest prefix comes first
+		levels = slices.Insert(levels, len(general), &routes[enclosing].Headers) // the longest prefix comes first
 	}
 	return levels
 }
@@ -130,7 +132,9 @@ func scopeOf(prefix string) uint64 {
 // setIdleTimeout sets the UpstreamIdleTimeout of a connection to the app for a request of a route. The connection
 // may previously have served another route.
 func (settings *Settings) setIdleTimeout(conn *connpool.Conn, route *routeSettings) {
-	if settings.routes == nil || !settings.routes.setsIdleTimeout || conn.InProcess {
+	isOfService := settings.serviceScope != 0 // the connection has the timeout of the node
+	isUsual := !isOfService && (settings.routes == nil || !settings.routes.setsIdleTimeout)
+	if isUsual || conn.InProcess {
 		return
 	}
 	timeouts := conn.Timeouts()

@@ -96,8 +96,14 @@ func (router *router) waitFor(result decision) decision {
 
 // attemptAsOwner makes one attempt for a forwarded request, if this node owns its shard.
 func (router *router) attemptAsOwner(table *route.Table) decision {
+	if refusal := router.exchange.resolveForwarded(table); refusal != 0 {
+		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: refusal}
+	}
 	if router.exchange.Keyless {
-		return router.attemptLocal(table, router.server.keylessRoute())
+		if !router.server.upstreams.RunsService(router.exchange.service) {
+			return router.refuseService()
+		}
+		return router.attemptLocal(table, router.server.keylessRoute(router.exchange.service))
 	}
 	ingressUsedOldKeys := router.exchange.senderEpoch < table.KeysSince()
 	if ingressUsedOldKeys {
@@ -124,7 +130,9 @@ func (router *router) attemptByTable(table *route.Table) decision {
 			return result
 		}
 	}
-	router.exchange.resolveShard(table)
+	if !router.exchange.resolveShard(table) {
+		return noServiceYet
+	}
 	if router.isQuarantined() {
 		return router.rejectQuarantined()
 	}
@@ -143,14 +151,15 @@ func (router *router) attemptByTable(table *route.Table) decision {
 }
 
 // attemptKeyless makes one attempt for a request without a key. Any node's app may serve it: a node
-// with an app uses its own, and a gateway uses the owner of a random shard.
+// with an app uses its own. A gateway, or a node that does not run the service, uses the owner of a random shard of
+// the service.
 func (router *router) attemptKeyless(table *route.Table) decision {
-	isGateway := router.server.upstreams.IsGateway()
-	if !isGateway {
-		return router.attemptLocal(table, router.server.keylessRoute())
+	service := router.exchange.service
+	if router.server.upstreams.RunsService(service) {
+		return router.attemptLocal(table, router.server.keylessRoute(service))
 	}
 	var dest *route.Route
-	router.exchange.shard, dest = table.RandomRemoteShard()
+	router.exchange.shard, dest = table.RandomRemoteShard(service)
 	if dest.Kind != route.Remote {
 		return waitForRoute(dest)
 	}
@@ -173,10 +182,13 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	if router.server.upstreams.IsGateway() {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
+	if !router.server.upstreams.RunsInstance(router.exchange.service, dest.Instance) {
+		return router.refuseInstance()
+	}
 	if router.req.RequestsUpgrade() && router.server.upstreams.LongLived.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	route, unambiguous := router.findRoute(router.settings)
+	route, unambiguous := router.findRoute(router.serviceSettings())
 	if !unambiguous {
 		return fail(problem.BadRequest, detailAmbiguousRoute)
 	}
@@ -207,7 +219,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 		router.admission.leaveKey()
 		return result
 	}
-	router.settings.setIdleTimeout(conn, route)
+	router.serviceSettings().setIdleTimeout(conn, route)
 	prepared := &attempt{}
 	if result = router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
 		router.admission.leaveKey()

@@ -173,6 +173,9 @@ func (c *client) handleRequest() {
 	if !c.findKey() {
 		return
 	}
+	if c.exchange.service != "" && c.exchange.accepted == nil { // before, the settings of the service were unknown
+		c.startTotalTimeout()
+	}
 	if err := c.body.BufferSmallBody(c.exchange.ingressHoldsBody, c.settings.MaxBodyTotal); err != nil {
 		c.reply.rejectBody(err)
 		return
@@ -195,7 +198,7 @@ func (c *client) findKey() bool {
 	if found.AwaitsMessage {
 		return c.findKeyInMessage(found.Protocols)
 	}
-	c.exchange.Found = found
+	c.exchange.Found, c.exchange.service = found, c.keys.Service()
 	switch {
 	case err != nil:
 		c.reply.rejectBody(err)
@@ -246,8 +249,8 @@ func (c *client) handleForwarded() {
 		return
 	}
 	table := c.server.options.Cluster.Table()
-	if int(c.exchange.shard) >= table.Shards() {
-		c.reply.refuse(route.RefusedQueued)
+	if refusal := c.exchange.resolveForwarded(table); refusal != 0 {
+		c.reply.refuse(refusal)
 		return
 	}
 	c.router.serveAsOwner(table)

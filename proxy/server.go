@@ -45,13 +45,15 @@ import (
 type Server struct {
 	// Configuration. options and settings are set by New, and settings also by Apply.
 
-	options   Options // its Settings are zero; see settings
-	settings  atomic.Pointer[Settings]
-	keyless   [shardmap.MaxInstances]route.Route // by app instance: route of requests without a key
-	hookPath  pathguard.Guard
-	explain   route.Explainer
-	keyPlacer route.KeyPlacer
-	wrapCodec *wrapkey.Codec
+	options  Options // its Settings are zero; see settings
+	settings atomic.Pointer[Settings]
+	keyless  [shardmap.MaxInstances]route.Route // by app instance: route of requests without a key
+	hookPath pathguard.Guard
+	// furtherHookPaths protects Options.FurtherHookPaths.
+	furtherHookPaths []pathguard.Guard
+	explain          route.Explainer
+	keyPlacer        route.KeyPlacer
+	wrapCodec        *wrapkey.Codec
 	// quarantine contains the keys whose requests are rejected; nil means none.
 	quarantine atomic.Pointer[shardkey.Quarantine]
 	// streamThreshold and maxHoldTime equal the constants with the same names, except in tests.
@@ -124,6 +126,9 @@ func New(options Options) *Server {
 	s.panics = panics.Recorder{Log: &s.options.Log, Count: &s.metrics.Panics}
 	s.claims.log = &s.options.Log
 	s.wrapCodec = wrapkey.NewCodec(options.WrapKeys)
+	for _, path := range options.FurtherHookPaths {
+		s.furtherHookPaths = append(s.furtherHookPaths, pathguard.New(path))
+	}
 	s.keyPlacer = route.KeyPlacer{Table: func() *route.Table { return s.options.Cluster.Table() }, AcceptsNewKeys: options.AcceptsNewKeys}
 	s.settings.Store(options.Settings.withDefaults())
 	s.clock.Init()
@@ -158,9 +163,9 @@ func (s *Server) initBuffers() {
 	}
 }
 
-// keylessRoute returns the route of a request without a key: an app instance of this node.
-func (s *Server) keylessRoute() *route.Route {
-	return &s.keyless[s.upstreams.KeylessInstance(s.options.InstanceHealthy)]
+// keylessRoute returns the route of a request of a service without a key: an app instance of this node.
+func (s *Server) keylessRoute(service string) *route.Route {
+	return &s.keyless[s.upstreams.KeylessInstance(service, s.options.InstanceHealthy)]
 }
 
 // initUpstreams initializes the connections to the app and to other nodes, and the predictions
@@ -183,7 +188,7 @@ func (s *Server) initUpstreams() {
 func (s *Server) upstreamOptions() upstream.Options {
 	options := upstream.Options{
 		Network: s.options.Cluster, Limits: func() *upstream.Limits { return &s.settings.Load().upstreamLimits }, Buffers: &s.buffers,
-		DisableMultiplexing: s.options.Disable.Multiplexing,
+		DisableMultiplexing: s.options.Disable.Multiplexing, Services: s.options.ServiceInstances,
 		Pool: connpool.Options{
 			Clock: &s.clock.Clock, Pacer: &s.webSockets.pacer,
 			Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},

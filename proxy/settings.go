@@ -111,11 +111,22 @@ type Settings struct {
 	// connections.
 	UpstreamIdleTimeout time.Duration
 
+	// Services contains the settings of each service by its name. Of them, only the limits of keys and
+	// shards, ShardQueue, StickyCookie, Headers, Routes, FirstByteTimeout, TotalTimeout and
+	// UpstreamIdleTimeout have an effect. nil means that all requests have the settings above.
+	Services map[string]Settings
+
 	// withDefaults sets the following fields.
 
-	routes         *routeTable   // nil means that Routes is empty
-	defaultRoute   routeSettings // settings that apply without routes
-	upstreamLimits upstream.Limits
+	services            map[string]*Settings // Services with their defaults
+	service             string               // name of the service; empty unless these are the settings of a service
+	serviceScope        uint64               // the same for all requests of a service; zero unless these are the settings of a service
+	servicesLimit       bool                 // a service limits the requests of keys, or has timeouts of its own; see limitsKeys
+	servicesKeyInflight bool                 // a service has MaxKeyInflight
+	servicesHeader      bool                 // a service has header rules; see changesHeaders
+	routes              *routeTable          // nil means that Routes is empty
+	defaultRoute        routeSettings        // settings that apply without routes
+	upstreamLimits      upstream.Limits
 }
 
 // withDefaults returns a copy of settings in which zero values are replaced by the defaults.
@@ -143,6 +154,7 @@ func (settings Settings) withDefaults() *Settings {
 	if settings.Keys == nil {
 		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value is always valid
 	}
+	settings.setServices()
 	return &settings
 }
 

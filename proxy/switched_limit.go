@@ -15,6 +15,7 @@ func (router *router) lacksPlace() bool {
 	if settings == router.settings {
 		return false
 	}
+	settings = settings.of(router.exchange.service)
 	return router.needsKeyPlace(settings) && !router.admission.place.IsTaken() ||
 		router.needsShardPlace(settings) && !router.admission.shardPlace.IsTaken() ||
 		router.lacksLimitPlace(settings)
@@ -34,6 +35,16 @@ func (router *router) lacksLimitPlace(settings *Settings) bool {
 // limitsConcurrency reports whether settings limit the concurrent requests of keys, and previous did not count these
 // requests together.
 func (settings *Settings) limitsConcurrency(previous *Settings) bool {
+	for name, service := range settings.services {
+		if service.limitsConcurrencyOfService(previous.of(name)) {
+			return true
+		}
+	}
+	return settings.limitsConcurrencyOfService(previous)
+}
+
+// limitsConcurrencyOfService is limitsConcurrency for the settings of one service.
+func (settings *Settings) limitsConcurrencyOfService(previous *Settings) bool {
 	differsAt := func(path string) bool {
 		route, _ := settings.findRoute(nil, []byte(path))
 		earlier, _ := previous.findRoute(nil, []byte(path))
@@ -52,7 +63,7 @@ func (settings *Settings) limitsConcurrency(previous *Settings) bool {
 func (s *Server) replaceSettings(next *Settings) {
 	previous := s.settings.Load()
 	var gates []*keylimit.Gate
-	if previous.MaxKeyInflight == 0 && next.MaxKeyInflight > 0 {
+	if !previous.limitsKeyInflight() && next.limitsKeyInflight() {
 		gates = append(gates, &s.keyGate)
 	}
 	if !s.limitsProcesses(previous) && s.limitsProcesses(next) {

@@ -13,12 +13,13 @@ import (
 // startTotalTimeout starts the TotalTimeout of the request that has been read.
 func (c *client) startTotalTimeout() {
 	c.endTotalTimeout()
-	isUnlimited := c.settings.routes == nil && c.settings.TotalTimeout <= 0
+	settings := c.serviceSettings()
+	isUnlimited := settings.routes == nil && settings.TotalTimeout <= 0
 	if isUnlimited || c.ingress != "" {
 		return
 	}
 	// The owner refuses a request whose path is ambiguous.
-	if route, unambiguous := c.findRoute(c.settings); unambiguous && route.totalTimeout > 0 {
+	if route, unambiguous := c.findRoute(settings); unambiguous && route.totalTimeout > 0 {
 		c.totalDeadline.Store(int64(c.server.clock.Now() + route.totalTimeout))
 	}
 }

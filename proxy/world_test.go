@@ -65,6 +65,7 @@ type node struct {
 	hurries             bool                       // does not wait for a stream
 	keys                *shardkey.Keys             // of the next table; nil: use the settings
 	keysSince           uint64                     // epoch with which keys became active
+	services            []route.Service            // of the next table; nil: one service
 	awaiting            atomic.Int32               // calls of Await that blocked
 	dialError           atomic.Bool
 	swapped             struct {
@@ -158,7 +159,7 @@ func (n *node) swap(committed, proposed uint64, routeOf func(shardmap.Shard) rou
 	}
 	n.table.Store(route.NewTable(route.TableSpec{
 		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: routeOf, Previous: n.table.Load(),
-		Keys: n.keys, KeysSince: n.keysSince,
+		Keys: n.keys, KeysSince: n.keysSince, Services: n.services,
 	}))
 	n.swapped.Lock()
 	close(n.swapped.ch)

@@ -1,9 +1,6 @@
 package route
 
-import (
-	"shardway/proxy/shardkey"
-	"shardway/shardmap"
-)
+import "shardway/proxy/shardkey"
 
 // KeyPlacer determines which node owns a generated key.
 type KeyPlacer struct {
@@ -12,13 +9,17 @@ type KeyPlacer struct {
 }
 
 // Place returns where a key generated here would be served: on this node, on another node, or on a node that should
-// not get new keys.
-func (placer *KeyPlacer) Place(key []byte) shardkey.Placement {
+// not get new keys. service is shardkey.Extractor.Service.
+func (placer *KeyPlacer) Place(service string, key []byte) shardkey.Placement {
 	table := placer.Table()
 	if table.Shards() == 0 || placer.AcceptsNewKeys == nil {
 		return shardkey.PlaceElsewhere
 	}
-	switch dest := table.Route(shardmap.ShardOfBytes(key, table.Shards())); {
+	shard, ok := table.ShardOf(service, key)
+	if !ok {
+		return shardkey.PlaceElsewhere
+	}
+	switch dest := table.Route(shard); {
 	case dest.Kind == Local && placer.AcceptsNewKeys(""):
 		return shardkey.PlaceHere
 	case dest.Kind == Remote && placer.AcceptsNewKeys(dest.Node):

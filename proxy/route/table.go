@@ -3,7 +3,6 @@ package route
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 
 	"shardway/proxy/shardkey"
@@ -28,6 +27,10 @@ type TableSpec struct {
 	// KeysSince is the epoch of the committed map with which Keys became active. Requests forwarded
 	// under an older map had their keys found with a different configuration.
 	KeysSince uint64
+	// Services contains the range of each service. nil means that the cluster has only the service
+	// DefaultService, with all shards. A service whose range exceeds Shards is left out: the map does not
+	// contain its shards yet.
+	Services []Service
 	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route
 	// of an unknown kind is treated as Queued, like an orphaned shard.
 	Route func(s shardmap.Shard) Route
@@ -42,6 +45,7 @@ type Table struct {
 	mapHeaderValue                  []byte   // value of Shardway-Map
 	keys                            *shardkey.Keys
 	keysSince                       uint64
+	services                        map[string]Service // by name; nil means that the cluster has one service
 }
 
 // NewTable returns a Table. It panics with more than 65,536 different routes. The number of shards
@@ -73,6 +77,7 @@ func NewTable(spec TableSpec) *Table {
 		table.routeIndex[s] = i
 	}
 	table.setLocalSince(spec.Previous)
+	table.setServices(spec.Services)
 	return table
 }
 
@@ -133,20 +138,6 @@ func (t *Table) Shards() int { return len(t.routeIndex) }
 // Route returns the route of a shard, which the caller must not change. It panics unless the shard
 // is below t.Shards().
 func (t *Table) Route(shard shardmap.Shard) *Route { return &t.routes[t.routeIndex[shard]] }
-
-// RandomRemoteShard returns a random shard that another node serves, with its route, for a request
-// that any app may answer. If other nodes serve no shard, it returns any shard, so the caller must
-// check the Kind of the route.
-func (t *Table) RandomRemoteShard() (shardmap.Shard, *Route) {
-	first := rand.IntN(t.Shards()) //nolint:gosec // for load distribution, not a secret
-	s := shardmap.Shard(first)
-	for i := range t.Shards() {
-		if s = shardmap.Shard((first + i) % t.Shards()); t.Route(s).Kind == Remote {
-			break
-		}
-	}
-	return s, t.Route(s)
-}
 
 // AppendEpochs appends the value of Shardway-Map: both epochs as decimal numbers.
 func AppendEpochs(dst []byte, committed, proposed uint64) []byte {

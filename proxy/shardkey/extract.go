@@ -35,11 +35,13 @@ type Extractor struct {
 	Client         *forwarded.Client              // address of the client of the connection
 	TrustedProxies []netip.Prefix                 // the trusted proxies of the settings
 	Keys           *Keys                          // configuration to use; nil before the first search
-	Place          func(key []byte) Placement     // placement of a new key; nil means that any key is suitable
+	Place          PlaceFunc                      // placement of a new key; nil means that any key is suitable
 	Codec          *wrapkey.Codec                 // verifies wrapped values; nil means the fixed key
 	wrapped        *wrapkey.Request               // wrapped values of the request, during Find; nil means that the configuration has none
 	ReportClaim    func(source, structure string) // called if a claim is an array or object, which can never be a key; may be nil
 	FirstMessage   *FirstMessage                  // first message of the request's WebSocket; nil if it was not read
+	rules          *rules                         // rules of the request's service, during Find
+	host           []byte                         // memory of a host name, during Find
 	joined         []byte                         // memory of a joined key, until the next call of Find
 	scratch        []byte                         // memory of the key, until the next call of Find
 	clientIP       []byte                         // memory of the result of ClientIP, until its next call
@@ -74,6 +76,13 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.Find
 func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
 	if x.Keys.headerNames != nil { // some servers merge trailers into the headers
 		x.Request.Body.ForbidTrailers(x.Keys.headerNames)
+	}
+	x.rules = &x.Keys.rules
+	if x.Keys.services != nil {
+		if invalid := x.findService(); invalid != nil {
+			return Found{}, invalid
+		}
+		gateway = false // each node with an app of the service serves a request without a key
 	}
 	sources, unambiguous := x.sourcesForPath()
 	if !unambiguous {
@@ -115,7 +124,7 @@ func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, b
 // sourcesForPath returns the key sources for the path of the request. unambiguous is false if the app
 // may interpret the path differently, so that it may be below another route.
 func (x *Extractor) sourcesForPath() (sources *keysource.SourceList, unambiguous bool) {
-	table := x.Keys.table
+	table := x.rules.table
 	if !table.HasRoutes() {
 		return table.Defaults(), true
 	}
@@ -136,7 +145,7 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 // on-missing-key. A CORS preflight cannot contain the header with the key (WHATWG Fetch, section
 // 4.8), so it is not refused; any node's app may respond to it.
 func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
-	switch x.Keys.missingPolicy {
+	switch x.rules.missingPolicy {
 	case keysource.MissingLocal:
 		if gateway && !x.isPreflight() {
 			detail := x.missingKeyDetail(sources, body) + "; this node is a gateway without an app"
@@ -356,7 +365,7 @@ func (x *Extractor) Grow(n int) []byte {
 // that Shardway cannot have set are replaced.
 func (x *Extractor) stickyKey() Found {
 	// The first of several cookies counts: the app uses the header Shardway-Key, not the cookie.
-	if value, _ := x.cookieKey(x.Keys.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
+	if value, _ := x.cookieKey(x.rules.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
 		return Found{Key: value}
 	}
 	value := x.stickyCookieKey(make([]byte, 0, generatedKeyCap))

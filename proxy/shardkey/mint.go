@@ -33,12 +33,18 @@ const (
 	PlaceHere
 )
 
+// PlaceFunc returns the placement of a new key of a service. service is Extractor.Service.
+type PlaceFunc func(service string, key []byte) Placement
+
+// place returns the placement of a new key of the request's service. Place must not be nil.
+func (x *Extractor) place(key []byte) Placement { return x.Place(x.rules.service, key) }
+
 // stickyCookieKey returns a new key whose shard belongs to a node that accepts new keys. It uses the first
 // generated key if possible, so that keys are distributed like shards no matter where clients connect. Otherwise it
 // prefers a shard of this node. dst needs a capacity of generatedKeyCap.
 func (x *Extractor) stickyCookieKey(dst []byte) []byte {
 	key := randomKey(dst)
-	if x.Place == nil || x.Place(key) != PlaceAvoided {
+	if x.Place == nil || x.place(key) != PlaceAvoided {
 		return key
 	}
 	return x.mintKey(dst)
@@ -56,7 +62,7 @@ func (x *Extractor) mintKey(dst []byte) []byte {
 	found := false
 	for range maxGeneratedKeys {
 		key = randomKey(dst)
-		switch x.Place(key) {
+		switch x.place(key) {
 		case PlaceHere:
 			return key
 		case PlaceElsewhere:

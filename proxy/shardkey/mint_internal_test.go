@@ -27,7 +27,7 @@ func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 		"the first of those that may, last": {mint, "aaea", 2, maxGeneratedKeys},
 	} {
 		var drawn []string
-		f := Extractor{Place: func(key []byte) Placement {
+		f := Extractor{rules: &rules{}, Place: func(_ string, key []byte) Placement {
 			p := x.places[min(len(drawn), len(x.places)-1)]
 			drawn = append(drawn, string(key))
 			return map[byte]Placement{'a': PlaceAvoided, 'e': PlaceElsewhere, 'h': PlaceHere}[p]

@@ -31,8 +31,8 @@ type Route = keysource.Route
 
 // Keys is a key configuration. It does not change.
 type Keys struct {
-	table         *keysource.Table
-	missingPolicy keysource.Missing
+	rules
+	services *services // nil means that the cluster has one service
 	// usesProxies is set if the configuration itself defines the trusted proxies whose forwarding
 	// headers count for keys. Otherwise those of the Extractor apply.
 	usesProxies    bool
@@ -40,11 +40,19 @@ type Keys struct {
 	wrapped        wrapkey.Fields // nil means that there are none
 	bodyLimit      int            // Spec.BodyLimit
 	headerNames    []string       // headers that contain a key, see keysource.Table.Headers; nil means none
-	cookie         keysource.CookieScope
 }
 
-// CookieScope returns the scope of the sticky cookie, without empty defaults.
-func (k *Keys) CookieScope() keysource.CookieScope { return k.cookie }
+// rules are the part of a key configuration that applies to the requests of one service.
+type rules struct {
+	service       string // empty if the key configuration has no services
+	table         *keysource.Table
+	missingPolicy keysource.Missing
+	cookie        keysource.CookieScope
+}
+
+// CookieScope returns the scope of the sticky cookie of a service, without empty defaults. The name is
+// that of Extractor.Service.
+func (k *Keys) CookieScope(service string) keysource.CookieScope { return k.rulesOf(service).cookie }
 
 // BodyLimit returns the maximum size in bytes of a body from which a key is read. bufferSize is the
 // size of the body buffer of the server, which applies if the configuration has no limit.
@@ -58,12 +66,20 @@ func Parse(text string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing), BodyLimit: int(config.BodyBuffer), Cookie: config.Cookie})
+	keys, err := newKeys(&config)
 	if err != nil {
 		return nil, err
 	}
 	keys.usesProxies, keys.trustedProxies = config.UsesProxies(), config.TrustedProxies
 	return keys, nil
+}
+
+// newKeys returns the Keys of a key configuration, without the trusted proxies.
+func newKeys(config *keysource.Config) (*Keys, error) {
+	if config.Services != nil {
+		return NewForServices(config.Services, int(config.BodyBuffer))
+	}
+	return New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing), BodyLimit: int(config.BodyBuffer), Cookie: config.Cookie})
 }
 
 // New returns the Keys of a Spec. The error lists every problem found.
@@ -73,5 +89,8 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missingPolicy: missing, bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped()), headerNames: table.Headers(), cookie: spec.Cookie.WithDefaults()}, nil
+	return &Keys{
+		rules:     rules{table: table, missingPolicy: missing, cookie: spec.Cookie.WithDefaults()},
+		bodyLimit: spec.BodyLimit, wrapped: wrapkey.NewFields(table.Wrapped()), headerNames: table.Headers(),
+	}, nil
 }

@@ -20,6 +20,9 @@ import (
 type Pools struct {
 	dialer dialer
 	apps   []*connpool.Pool // by app instance; nil for an instance that is not configured, empty in a gateway and with processes
+	// services are the app instances by the name of their service. nil means that all instances run the
+	// only service. It never changes.
+	services map[string]InstanceBits
 	// nextKeyless counts requests without a key, which use the instances in turn.
 	nextKeyless atomic.Uint32
 	// instanceRequests are the numbers of requests that were sent to each app instance. They are not counted
@@ -40,6 +43,9 @@ type Options struct {
 	Network Network
 	// DialApps connect to the app instances. None means a gateway, unless DialHandler or DialProcess is set.
 	DialApps []DialApp
+	// Services contains the app instances of each service by its name. nil means that the node has one
+	// service, which all instances run.
+	Services map[string]InstanceBits
 	// DialHandler makes a connection to an app in this process, which replaces DialApps; nil means none.
 	DialHandler DialConn
 	// DialProcess connects to a process of the app, which replaces DialApps. ended is closed when this
@@ -64,6 +70,7 @@ func (p *Pools) Init(options Options) {
 	p.dialer = dialer{
 		network: options.Network, dialApps: options.DialApps, limits: options.Limits, buffers: options.Buffers, multiplexes: !options.DisableMultiplexing,
 	}
+	p.services = options.Services
 	p.LongLived.Max = int64(options.MaxLongLived)
 	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
 	pool := options.Pool
@@ -174,16 +181,17 @@ func (p *Pools) InstanceValues() (values []metrics.InstanceValues) {
 	return values
 }
 
-// KeylessInstance returns the app instance for a request without a key. Healthy instances that accept connections
-// take turns. If isHealthy is nil, all instances count as healthy.
-func (p *Pools) KeylessInstance(isHealthy func(instance int) bool) uint8 {
+// KeylessInstance returns the app instance for a request of a service without a key. Healthy instances that accept
+// connections take turns. If isHealthy is nil, all instances count as healthy.
+func (p *Pools) KeylessInstance(service string, isHealthy func(instance int) bool) uint8 {
 	if !p.HasInstances() {
 		return 0
 	}
+	instances := p.instancesOf(service)
 	var usable [shardmap.MaxInstances]uint8
 	usableCount, fallback := uint32(0), uint8(0)
 	for instance, pool := range p.apps {
-		if pool == nil {
+		if pool == nil || !instances.Has(uint8(instance)) {
 			continue
 		}
 		fallback = uint8(instance)
