@@ -106,7 +106,7 @@ func (f *file) readServices(table []setting, entry *ast.MappingValueNode) {
 	f.servicesOrigin = f.origin(line)
 	entries, ok := tableEntries(entry.Value)
 	if !ok || len(entries) == 0 {
-		f.addProblem(line, servicesKey, "", "the value is not a table of services", "write one line for each service, like chat: {routes: [chat.example.com], key: [path:2], upstream: http://127.0.0.1:3001}")
+		f.addProblem(line, servicesKey, "", "the value is not a table of services", "write one line for each service, like chat: {routes: [chat.example.com], key: path:2, upstream: http://127.0.0.1:3001}")
 		return
 	}
 	for _, serviceEntry := range f.uniqueEntries(entries, servicesKey) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 var (
@@ -36,7 +37,8 @@ const upstreamsFile = "upstreams.json"
 // is not used now.
 //
 // If a node never had several instances, its only address has number 1, even after the address changes. replaced is
-// the previous address in this case, otherwise it is empty.
+// the previous address in this case, otherwise it is empty. The name of a service and a space may precede an address.
+// Then only an address of the same service takes the number over.
 func (d *Dir) NumberUpstreams(addresses []string, limit int) (numbered []string, replaced string, err error) {
 	if len(addresses) > limit {
 		return nil, "", fmt.Errorf("%w: %d, want at most %d", errTooManyInstances, len(addresses), limit)
@@ -86,10 +88,20 @@ func (d *Dir) StoreFreeUpstreams(free uint32) error {
 	return d.saveOutsideLock(upstreamsFile, stored)
 }
 
+// serviceOf returns the name of the service that precedes an address, or an empty text.
+func serviceOf(address string) string {
+	name, _, hasService := strings.Cut(address, " ")
+	if !hasService {
+		return ""
+	}
+	return name
+}
+
 // renumber returns the numbers of the addresses after the stored ones.
 func (u upstreams) renumber(addresses []string, limit int) (upstreams, error) {
 	next := upstreams{Format: format, Numbers: slices.Clone(u.Numbers)}
-	if len(u.Numbers) <= 1 && len(addresses) == 1 {
+	hasOtherService := len(u.Numbers) == 1 && len(addresses) == 1 && serviceOf(u.Numbers[0]) != serviceOf(addresses[0])
+	if len(u.Numbers) <= 1 && len(addresses) == 1 && !hasOtherService {
 		next.Numbers = slices.Clone(addresses)
 		return next, nil
 	}

@@ -25,7 +25,6 @@ import (
 	"shardway/node/hooks"
 	"shardway/proxy"
 	"shardway/proxy/keylimit"
-	"shardway/proxy/shardkey"
 	"shardway/queue"
 )
 
@@ -88,11 +87,11 @@ func NewWith(ctx context.Context, conf *config.Config, version string, log zerol
 	p.accessLogs.replace(settings.accessPath, settings.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
 	p.lameDuck.Store(int64(conf.LameDuck))
 	options.Version = version
-	upstreams, err := numberInstances(&options, conf)
+	apps, err := numberInstances(&options, conf)
 	if err != nil {
 		return nil, err
 	}
-	options.Hooks = appHooks(conf, upstreams, &options)
+	options.Hooks = appHooks(conf, apps, &options)
 	if app != nil {
 		app.applyTo(&options)
 	}
@@ -190,7 +189,7 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	}
 	isExpectSet := conf.Origin("bootstrap-expect") != config.OriginDefault
 	options := node.Options{
-		Shards: conf.Shards, Weight: uint32(conf.Weight), Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
+		Shards: conf.ShardCount(), Weight: uint32(conf.Weight), Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
 		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: isExpectSet && conf.BootstrapExpect == 1, Join: conf.Join, Endpoints: endpoints,
 		RaftTimeout: conf.RaftTimeout, RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, ShutdownTimeout: conf.ShutdownTimeout,
 		Timing:     clusterTiming(conf),
@@ -205,9 +204,9 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	if conf.OnShutdown == config.OnShutdownHold {
 		options.HoldGrace = conf.HoldGrace
 	}
-	if conf.Upstream != "" {
+	if apps := appsOf(conf); len(apps) > 0 {
 		options.Health = healthOptions(conf)
-		first, err := newInstance(conf, conf.Upstream)
+		first, err := newInstance(apps[0].conf, apps[0].url)
 		if err != nil {
 			return node.Options{}, err
 		}
@@ -246,8 +245,8 @@ func proxyOptions(conf *config.Config) (proxy.Options, error) {
 	options.Disable = proxy.Optimizations{
 		EventLoop: conf.Disables(config.EventLoop), Multiplexing: conf.Disables(config.Multiplexing), Parking: conf.Disables(config.Parking), Splice: conf.Disables(config.Splice),
 	}
-	if hookURL := conf.HooksAddress(); !hookURL.HasSeparateAddress() {
-		options.HookPath = hookURL.Path
+	if paths := hookPaths(conf); len(paths) > 0 {
+		options.HookPath, options.FurtherHookPaths = paths[0], paths[1:]
 	}
 	return options, nil
 }
@@ -258,7 +257,7 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	if err != nil {
 		return proxy.Settings{}, err
 	}
-	keys, err := shardkey.New(shardkey.Spec{Sources: conf.Keys, Routes: conf.KeyRoutes(), OnMissingKey: string(conf.OnMissingKey), BodyLimit: int(conf.BodyBuffer), Cookie: cookie.CookieScope})
+	keys, err := proxyKeys(conf)
 	if err != nil {
 		return proxy.Settings{}, err
 	}
@@ -270,8 +269,12 @@ func proxySettings(conf *config.Config) (proxy.Settings, error) {
 	if err != nil {
 		return proxy.Settings{}, err
 	}
+	services, err := proxyServices(conf)
+	if err != nil {
+		return proxy.Settings{}, err
+	}
 	return proxy.Settings{
-		Routes:  routes,
+		Services: services, Routes: routes,
 		Headers: conf.Headers,
 		Keys:    keys, StickyCookie: cookie, StreamGrace: unlimitedIfZero(conf.StreamGrace), CloseSockets: conf.WebSockets == config.WebSocketsClose,
 		DebugHeaders: conf.DebugHeaders, Forwarded: conf.Forwarded, TrustedProxies: conf.TrustedProxies, ProbePath: conf.ProbePath,

@@ -90,7 +90,11 @@ func TestHooksOfSeveralInstances(t *testing.T) {
 			}
 			options.Proxy.FurtherUpstreams = append(options.Proxy.FurtherUpstreams, dial)
 		}
-		return appHooks(conf, upstreams, options).Do(t.Context(), agent.HookCall{Kind: agent.HookRelease, Seq: 1, Instance: instance, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
+		var apps []appAddress
+		for _, upstream := range upstreams {
+			apps = append(apps, appAddress{conf: conf, url: upstream})
+		}
+		return appHooks(conf, apps, options).Do(t.Context(), agent.HookCall{Kind: agent.HookRelease, Seq: 1, Instance: instance, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
 	}
 	both := parseConfig(t, "--upstream="+first.URL, "--upstream="+second.URL, "--hooks=/_state")
 	for i, server := range []*httptest.Server{first, second} {

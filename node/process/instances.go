@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"slices"
 	"syscall"
 
 	"shardway/config"
@@ -42,19 +43,33 @@ func (i instance) setFirst(options *node.Options) {
 	options.CheckApp, options.AppInstance = i.watch.Check, i.watch.Reported
 }
 
-// numberInstances gives each configured address the number of its app instance, which the data
-// directory contains, and adds the instances to the options. It returns the addresses by instance.
-func numberInstances(options *node.Options, conf *config.Config) (numbered []string, err error) {
-	numbered, replaced, err := options.Dir.NumberUpstreams(conf.Upstreams(), shardmap.MaxInstances)
+// numberInstances gives each configured app the number of its instance, which the data directory contains, and adds
+// the instances to the options. It returns the apps by instance. A zero element is an instance that is not configured.
+func numberInstances(options *node.Options, conf *config.Config) (numbered []appAddress, err error) {
+	configured := appsOf(conf)
+	texts := make([]string, len(configured))
+	for i, app := range configured {
+		texts[i] = app.storedText()
+	}
+	texts, replaced, err := options.Dir.NumberUpstreams(texts, shardmap.MaxInstances)
 	if err != nil {
 		return nil, err
 	}
 	if replaced != "" {
-		options.Log.Warn().Str("upstream", numbered[0]).Str("previous", replaced).
+		options.Log.Warn().Str("upstream", texts[0]).Str("previous", replaced).
 			Str("remedy", "make sure that the app process at the previous address has ended: its writes have the same ownership epoch").Msg("only upstream address has changed")
 	}
-	for i, upstream := range numbered {
-		next, err := newInstance(conf, upstream)
+	for _, text := range texts {
+		i := slices.IndexFunc(configured, func(app appAddress) bool { return app.storedText() == text })
+		if i < 0 {
+			numbered = append(numbered, appAddress{conf: conf})
+			continue
+		}
+		numbered = append(numbered, configured[i])
+	}
+	options.Proxy.ServiceInstances = serviceInstances(conf, numbered)
+	for i, app := range numbered {
+		next, err := newInstance(app.conf, app.url)
 		if err != nil {
 			return nil, err
 		}
@@ -69,24 +84,31 @@ func numberInstances(options *node.Options, conf *config.Config) (numbered []str
 }
 
 // appHooks returns the client for the hooks of an app in other processes, or nil if no hooks are
-// configured. upstreams are the addresses by instance. options contain the connections to the app
-// instances, and the data directory. With several instances, appHooks also sets options.AliveHooks.
-func appHooks(conf *config.Config, upstreams []string, options *node.Options) node.Hooks {
-	if conf.Hooks == "" {
+// configured. apps are the apps by instance. options contain the connections to the app instances, and
+// the data directory. With several instances, appHooks also sets options.AliveHooks.
+func appHooks(conf *config.Config, apps []appAddress, options *node.Options) node.Hooks {
+	hasHooks := conf.Hooks != "" && !conf.HasServices() || conf.HasServices() && conf.HasHooks()
+	if !hasHooks {
 		return nil
 	}
 	disk := options.Dir.Disk()
-	if len(upstreams) <= 1 {
-		return instanceHooks(conf, conf.Upstream, options.Proxy.DialUpstream, disk)
+	if len(apps) == 0 { // a gateway
+		return instanceHooks(conf, "", options.Proxy.DialUpstream, disk)
+	}
+	if len(apps) == 1 {
+		return instanceHooks(apps[0].conf, apps[0].url, options.Proxy.DialUpstream, disk)
 	}
 	all := &hooks.Instances{}
-	for i, upstream := range upstreams {
+	for i, app := range apps {
 		dial := options.Proxy.DialUpstream
 		if i > 0 {
 			dial = options.Proxy.FurtherUpstreams[i-1]
 		}
-		client := instanceHooks(conf, upstream, dial, disk)
-		if upstream == "" {
+		client := instanceHooks(app.conf, app.url, dial, disk)
+		if client == nil { // an instance that is not configured, of services whose hooks differ
+			client = &hooks.HTTP{Disk: disk, Host: "localhost"}
+		}
+		if app.url == "" {
 			client.Dial = dialAbsentInstance // also if hooks has its own address: another app listens there
 		}
 		all.Calls = append(all.Calls, client)

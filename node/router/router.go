@@ -74,6 +74,7 @@ func (r *Router) SwapTable(routing ack.Routing) uint64 {
 		Previous:   r.table.Load(),
 		Keys:       keys.keys,
 		KeysSince:  uint64(state.KeyConfigSince()),
+		Services:   proxyServices(state),
 		Route:      routeOf,
 	})
 	r.keys.Store(keys)
@@ -84,6 +85,18 @@ func (r *Router) SwapTable(routing ack.Routing) uint64 {
 	r.mu.swapped = make(chan struct{})
 	r.mu.Unlock()
 	return generation
+}
+
+// proxyServices returns the services of a state. nil means that the cluster has no list of services.
+func proxyServices(state *ack.State) []route.Service {
+	if !state.HasServices() {
+		return nil
+	}
+	services := make([]route.Service, 0, len(state.Services()))
+	for _, service := range state.Services() {
+		services = append(services, route.Service{Name: service.Name, First: service.First, Shards: service.Shards})
+	}
+	return services
 }
 
 // proxyRoute converts a route of package ack to a route of the proxy.
