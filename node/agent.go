@@ -62,6 +62,7 @@ type agent struct {
 	appHealth       func() ack.AppHealth
 	appChecked      func() bool // false until the first health check of the app has ended
 	instances       *appinstance.Selection
+	services        *appinstance.Services
 	unreachable     func() []string    // nodes that this node cannot reach; nil means none
 	appWatch        *appinstance.Watch // watches for restarts of the app; nil if they do not matter
 
@@ -257,6 +258,7 @@ func (a *agent) observe(now time.Duration) ackagent.Observation {
 	}
 	a.appWatch.AddTo(&observation)
 	a.instances.AddTo(now, &observation)
+	a.services.AddTo(now, a.instances.Checks(), &observation)
 	if !observation.Unhealthy && !observation.AppUnchecked && !a.appPassed {
 		a.appPassed = true
 		a.join.End(event.StepApp)

@@ -50,10 +50,17 @@ func (a *announcer) tags() gossip.Tags {
 	return tags
 }
 
-// adoptFromLog adopts the cluster whose ID is in this node's log (state). The node fails if that cluster has a
-// different number of shards.
+// adoptFromLog adopts the cluster whose ID is in this node's log (state). The node fails if that cluster, or one of
+// its services, has a different number of shards.
 func (a *announcer) adoptFromLog(state *ack.State) {
-	if !state.Bootstrapped() || a.clusterID() == state.ClusterID() && state.Shards() == a.options.Shards {
+	if !state.Bootstrapped() {
+		return
+	}
+	if err := checkServices(state, a.options.Services); err != nil {
+		a.fail(err)
+		return
+	}
+	if a.clusterID() == state.ClusterID() && state.Shards() == a.options.Shards {
 		return
 	}
 	if state.Shards() != a.options.Shards {

@@ -519,6 +519,7 @@ func (n *Node) newAgent() {
 		appChecked: func() bool { return n.health == nil || n.health.Checked() },
 		appWatch:   n.appWatches[0],
 		instances:  n.instances,
+		services:   appinstance.NewServices(n.self, instanceBits(n.options.Proxy.ServiceInstances)),
 
 		unreachable: n.unreachable.Unreachable,
 

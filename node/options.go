@@ -31,6 +31,9 @@ type Options struct {
 	// Shards is the number of shards of a new cluster. If the node belongs to a cluster, Shards must be
 	// the number of shards of that cluster.
 	Shards int
+	// Services are the services of a cluster that this node creates. Their shards are Shards in all. Empty
+	// means that the cluster has one service.
+	Services []ack.ServiceSpec
 	// Weight is the node's share of the shards relative to other nodes, from 1 to 1000. Zone is the name
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32

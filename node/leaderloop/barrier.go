@@ -44,5 +44,5 @@ func (l *Loop) bootstrapCluster() error {
 	if l.options.View.State().Bootstrapped() {
 		return nil
 	}
-	return l.raft.Apply(ack.EncodeBootstrap(l.newClusterID, l.options.Shards, l.options.Timing))
+	return l.raft.Apply(ack.EncodeBootstrap(l.newClusterID, l.options.Shards, l.options.Timing, l.options.Services...))
 }

@@ -24,6 +24,7 @@ type Options struct {
 	// Shards, BootstrapExpect and Timing apply to a cluster that this leader creates.
 	Shards, BootstrapExpect int
 	Timing                  ack.Timing
+	Services                []ack.ServiceSpec // empty means that the new cluster has one service
 	// Pace contains the intervals of this node.
 	Pace ack.Pace
 	// Keys returns the key configuration that this node has loaded.

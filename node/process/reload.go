@@ -47,6 +47,11 @@ func (p *Process) RecordReloadFailure(err error) { p.reloadStatus.record(err) }
 // and which changes need a restart. Calls must not overlap.
 func (p *Process) Reload(next *config.Config) (err error) {
 	defer func() { p.reloadStatus.record(err) }()
+	if services := serviceSpecs(next); len(services) > 0 {
+		if err = p.node.CheckServices(services); err != nil {
+			return err
+		}
+	}
 	prepared, err := p.prepare(next)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package process
 import (
 	"slices"
 
+	"shardway/ack"
 	"shardway/config"
 	"shardway/proxy"
 	"shardway/proxy/shardkey"
@@ -104,4 +105,12 @@ func proxyServices(conf *config.Config) (map[string]proxy.Settings, error) {
 		services[conf.Services[i].Name] = settings
 	}
 	return services, nil
+}
+
+// serviceSpecs returns the services of a cluster that the node creates.
+func serviceSpecs(conf *config.Config) (specs []ack.ServiceSpec) {
+	for i := range conf.Services {
+		specs = append(specs, ack.ServiceSpec{Name: conf.Services[i].Name, Shards: conf.Services[i].Settings.Shards})
+	}
+	return specs
 }
