@@ -1,0 +1,113 @@
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/config"
+	"shardway/node/process"
+	"shardway/shardmap"
+)
+
+// A new cluster gets the services of the configuration. Requests reach the app of their service, with the
+// shard that is counted within the service.
+func TestNewClusterServesSeveralServices(t *testing.T) {
+	start := func(name string) string {
+		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, "%s %s %s", name, r.Header.Get("Shardway-Service"), r.Header.Get("Shardway-Shard"))
+		}))
+		t.Cleanup(app.Close)
+		return app.URL
+	}
+	dir := t.TempDir()
+	yaml := "data: " + filepath.Join(dir, "data") + "\nservices:\n" +
+		"  chat: {routes: [chat.example.com, /chat], key: path:2, shards: 32, upstream: '" + start("A") + "'}\n" +
+		"  default: {routes: [/], shards: 8, upstream: '" + start("B") + "'}\n"
+	addrs := map[string]string{}
+	names := []string{"listen", "peer", "admin", "gossip"}
+	for port := 26400; len(addrs) < len(names); port++ { // below the range of ephemeral ports
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+		if err != nil {
+			continue
+		}
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		name := names[len(addrs)]
+		addrs[name] = addr
+		yaml += name + ": " + addr + "\n"
+	}
+	file := filepath.Join(dir, "shardway.yaml")
+	load := func(text string) *config.Config {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load([]string{"--config=" + file}, nil, os.ReadFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &c
+	}
+	ctx, terminate := context.WithCancel(t.Context())
+	p, err := process.New(ctx, load(yaml), "test", zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	for _, tc := range []struct {
+		path, key, want string
+		shards          int
+	}{{"/chat/tea", "", "A chat ", 32}, {"/tea", "tea", "B default ", 8}} {
+		want := fmt.Sprint(tc.want, shardmap.ShardOf("tea", tc.shards))
+		if got := getUntilServed(t, "http://"+addrs["listen"]+tc.path, tc.key); got != want {
+			t.Errorf("%s: %q, want %q", tc.path, got, want)
+		}
+	}
+	err = p.Reload(load(strings.Replace(yaml, "shards: 32", "shards: 16", 1)))
+	if err == nil || !strings.Contains(err.Error(), "service chat has 32 shards in cluster") || !strings.Contains(err.Error(), "services.chat.shards is 16") {
+		t.Errorf("reload with another number of shards: %v", err)
+	}
+	if err = p.Reload(load(strings.Replace(yaml, "upstream", "total_timeout: 1h, upstream", 1))); err != nil {
+		t.Errorf("reload: %v", err)
+	}
+	terminate()
+	if err = <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// getUntilServed repeats a request until its status is 200, and returns the body.
+func getUntilServed(t *testing.T, url, key string) string {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Shard-Key", key)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			continue
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err == nil && response.StatusCode == http.StatusOK {
+			return string(body)
+		}
+	}
+	t.Fatal("not served in time")
+	return ""
+}
