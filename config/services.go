@@ -304,8 +304,8 @@ func (c *Config) serviceRules(service *Service) []rule {
 }
 
 // hookRulesBetween returns the rules between the hooks of a service and those of the services before it.
-// Hooks decide whether a shard may return to an app that owned it before, and the node has one answer for
-// all its shards.
+// Hooks decide whether a shard may return to an app that owned it before, and a node decides this for all
+// its shards alike.
 func (c *Config) hookRulesBetween(service *Service) (rules []rule) {
 	if !service.Runs() {
 		return nil

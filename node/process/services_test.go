@@ -31,9 +31,10 @@ func TestNewClusterServesSeveralServices(t *testing.T) {
 		return app.URL
 	}
 	dir := t.TempDir()
-	yaml := "data: " + filepath.Join(dir, "data") + "\nservices:\n" +
+	var text strings.Builder
+	text.WriteString("data: " + filepath.Join(dir, "data") + "\nservices:\n" +
 		"  chat: {routes: [chat.example.com, /chat], key: path:2, shards: 32, upstream: '" + start("A") + "'}\n" +
-		"  default: {routes: [/], shards: 8, upstream: '" + start("B") + "'}\n"
+		"  default: {routes: [/], shards: 8, upstream: '" + start("B") + "'}\n")
 	addrs := map[string]string{}
 	names := []string{"listen", "peer", "admin", "gossip"}
 	for port := 26400; len(addrs) < len(names); port++ { // below the range of ephemeral ports
@@ -47,11 +48,12 @@ func TestNewClusterServesSeveralServices(t *testing.T) {
 		}
 		name := names[len(addrs)]
 		addrs[name] = addr
-		yaml += name + ": " + addr + "\n"
+		text.WriteString(name + ": " + addr + "\n")
 	}
+	yaml := text.String()
 	file := filepath.Join(dir, "shardway.yaml")
-	load := func(text string) *config.Config {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	load := func(content string) *config.Config {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c, err := config.Load([]string{"--config=" + file}, nil, os.ReadFile)
