@@ -52,6 +52,10 @@ func mutantsOfServices() []mutant {
 			edits: in("ack/agent.hookMachine.allocateShards", "		m.shards = append(m.shards, make([]heldShard, missing)...)\n", "		m.shards = append(m.shards, make([]heldShard, missing)...)\n		if PLANTED {\n			m.shards = make([]heldShard, len(m.shards))\n		}\n"),
 		},
 		{
+			name: "services: a hook call counts its shards in the map", mix: withHooks(lists), caught: "services",
+			edits: in("ack/agent.heldShard.setService", "	if !state.HasServices() {\n", "	if PLANTED || !state.HasServices() {\n"),
+		},
+		{
 			name: "services: an unhealthy app gets its first shards of a service", mix: of(health), caught: "services",
 			edits: in("ack/leader.serviceRunners.placement", "excluded, _ := sr.excludes(in, node, service); excluded {", "excluded, _ := sr.excludes(in, node, service); excluded && !PLANTED {"),
 		},

@@ -19,6 +19,8 @@ func pointsOfServices() []point {
 		{of: "services", clause: "the list exists before a map with a node that reports services", planted: []string{"services: a map with several instances precedes the list"}},
 		{of: "services", clause: "a node that restarts in place gets no shard of a new service", planted: []string{"services: a restarting node gets a shard of a new service without its acknowledgement"}},
 		{of: "services", clause: "a longer map changes nothing for the shards of other services", planted: []string{"services: a longer map forgets what the app has acquired"}},
+		{of: "services", clause: "a hook call names its service and counts its shards from the beginning of the range", planted: []string{"services: a hook call counts its shards in the map"}},
+		{of: "services", clause: "a call for shards of a removed service keeps its range", explained: "The simulation keeps the instances of a service apart. TestHookCallsNameTheirService."},
 		{of: "services", clause: "an unhealthy app gets no first shards of a service", planted: []string{"services: an unhealthy app gets its first shards of a service"}},
 		{of: "services", clause: "the shards of a service stay if most of its apps are unhealthy", planted: []string{"services: a service moves although most of its apps are unhealthy"}},
 		{of: "services", clause: "no service influences which shards of another one move", explained: "It is a property of shardmap.Assign, which tests of that package compare with a reference."},

@@ -37,6 +37,7 @@ func (w *world) checkCall(p *proc, c *simCall) {
 		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, last)
 	}
 	w.lastSeq[c.disk] = c.Seq
+	w.checkServiceOfCall(p, c)
 	m := p.table.Committed()
 	for i, hs := range c.Shards {
 		if i > 0 && hs.Shard <= c.Shards[i-1].Shard {

@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -248,6 +249,20 @@ func (w *world) checkServiceRun(p *proc, r *simReq) {
 	}
 	if index, found := serviceIndex(p.table, r.shard); !found || index != r.instance || !p.h.runsService(index) {
 		w.fail("services: %s runs a request for shard %d at instance %d, found: %v", p.h.id, r.shard, r.instance, found)
+	}
+}
+
+// checkServiceOfCall checks that a call names the service of its shards and the beginning of its range. A call
+// that is not an acquire may name a range that the list no longer has.
+func (w *world) checkServiceOfCall(p *proc, c *simCall) {
+	if w.services == nil || c.Kind != agent.HookAcquire {
+		return
+	}
+	for _, hs := range c.Shards {
+		service, found := p.table.ServiceOf(hs.Shard)
+		if name := cmp.Or(c.Service, ack.DefaultService); found && (name != service.Name || c.First != service.First) {
+			w.fail("services: %s calls a hook for shard %d of %+v as one of %s from %d", p.h.id, hs.Shard, service, name, c.First)
+		}
 	}
 }
 

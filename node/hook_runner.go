@@ -156,7 +156,11 @@ func (h *hookRunner) logFailedRelease(call *ackagent.HookCall, result *ackagent.
 	switch count := h.countFailedRelease(call.Map); {
 	case count <= maxWarned:
 		shards, reason := failedShards(call, result)
-		h.log.Warn().Uint64("epoch", uint64(call.Map)).Str("shards", shardmap.FormatShards(shards)).Str("reason", reason).Msg("release failed")
+		line := h.log.Warn().Uint64("epoch", uint64(call.Map))
+		if call.Service != "" {
+			line = line.Str("service", call.Service)
+		}
+		line.Str("shards", shardmap.FormatShards(shards)).Str("reason", reason).Msg("release failed")
 	case count == maxWarned+1:
 		h.log.Warn().Uint64("epoch", uint64(call.Map)).Msg("more releases failed")
 	}
@@ -174,16 +178,20 @@ func (h *hookRunner) countFailedRelease(mapEpoch shardmap.Epoch) int {
 	return h.mu.failedReleases.calls
 }
 
-// failedShards returns the shards for which a call failed, in ascending order, and the error of the first one.
+// failedShards returns the shards for which a call failed, in ascending order, and the error of the first one. The
+// shards count from the first shard of their service.
 func failedShards(call *ackagent.HookCall, result *ackagent.HookResult) (shards []shardmap.Shard, reason string) {
 	if result.Err != nil { // the call failed for all its shards
 		for _, s := range call.Shards {
-			shards = append(shards, s.Shard)
+			shards = append(shards, s.Shard-call.First)
 		}
 		return shards, result.Err.Error()
 	}
-	shards = slices.Sorted(maps.Keys(result.Failed))
-	return shards, result.Failed[shards[0]]
+	failed := slices.Sorted(maps.Keys(result.Failed))
+	for _, shard := range failed {
+		shards = append(shards, shard-call.First)
+	}
+	return shards, result.Failed[failed[0]]
 }
 
 // CancelCall aborts a call. Its result is still sent on results.

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -14,6 +15,11 @@ type heldShard struct {
 	epoch shardmap.Epoch
 	// instance is the app instance that holds the shard under epoch.
 	instance shardmap.Instance
+	// service and firstShard are the service of the shard under epoch, and the first shard of its range.
+	// The list of services may change while the app holds the shard, but the app still knows it by this
+	// number. service is empty if the cluster has no list of services.
+	service    string
+	firstShard shardmap.Shard
 	// callSeq is the Seq of the running call that names the shard; zero means none.
 	callSeq uint64
 	phaseState
@@ -70,6 +76,17 @@ func (hs *heldShard) beginAcquiring(now time.Duration, ownership shardOwnership)
 	}
 	hs.epoch, hs.instance, hs.lostCallDue = ownership.epoch, ownership.instance, false
 	hs.setPhase(now, HookAcquiring)
+}
+
+// setService stores the service of a shard that the app is about to acquire.
+func (hs *heldShard) setService(state *ack.State, shard shardmap.Shard) {
+	hs.service, hs.firstShard = "", 0
+	if !state.HasServices() {
+		return
+	}
+	if service, found := state.ServiceOf(shard); found {
+		hs.service, hs.firstShard = service.Name, service.First
+	}
 }
 
 // resume ends the release of a shard that the log no longer moves (rule 6). If a release call was

@@ -63,6 +63,12 @@ type HookCall struct {
 	Kind HookKind
 	// Instance is the app instance that gets the call. It holds all of the shards.
 	Instance shardmap.Instance
+	// Service is the service to which the shards belong. It is empty if the cluster has no list of
+	// services, and for a probe.
+	Service string
+	// First is the first shard of the range that the service had when the node began to acquire the
+	// shards. The app counts its shards from there.
+	First shardmap.Shard
 	// Seq is the sequence number that identifies the call. It increases with each call, even across
 	// restarts, because it consists of the boot (incarnation number) and a counter. It stays below
 	// 2^53 for the first two million boots. On a new disk the numbers start over.
@@ -72,7 +78,7 @@ type HookCall struct {
 	Map shardmap.Epoch
 	// Timeout is the time after which the attempt fails.
 	Timeout time.Duration
-	// Shards are 1 to MaxHookShards shards, ordered by number. An acquire without shards is a
+	// Shards are 1 to MaxHookShards shards of the map, ordered by number. An acquire without shards is a
 	// probe: it checks whether the app can acquire again.
 	Shards []HookShard
 }

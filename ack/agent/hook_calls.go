@@ -41,7 +41,7 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
 	m.firstUnstarted[kind] = 0
 	hasUnstarted := false
-	for _, shards := range m.byInstance(due[first:], due[:first]) {
+	for _, shards := range m.byApp(due[first:], due[:first]) {
 		instance := m.shards[shards[0]].instance
 		for len(shards) > 0 {
 			if m.calls.countOf(kind, instance) >= MaxHookCalls {
@@ -57,21 +57,30 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 	}
 }
 
-// byInstance splits the due shards by the instance that holds them. The order of the shards of one
-// instance remains, and instances follow each other in the order of their first shards.
-func (m *hookMachine) byInstance(parts ...[]shardmap.Shard) [][]shardmap.Shard {
+// appShards identifies the shards that one call can name: an instance holds them, and they belong to one
+// service.
+type appShards struct {
+	instance   shardmap.Instance
+	service    string
+	firstShard shardmap.Shard
+}
+
+// byApp splits the due shards by the instance that holds them, and by their service. The order of the
+// shards of one part remains, and the parts follow each other in the order of their first shards.
+func (m *hookMachine) byApp(parts ...[]shardmap.Shard) [][]shardmap.Shard {
 	var groups [][]shardmap.Shard
 	for _, part := range parts {
 		if len(part) == 0 {
 			continue
 		}
-		groupOf := map[shardmap.Instance]int{}
+		groupOf := map[appShards]int{}
 		for _, shard := range part {
-			instance := m.shards[shard].instance
-			i, known := groupOf[instance]
+			held := &m.shards[shard]
+			app := appShards{held.instance, held.service, held.firstShard}
+			i, known := groupOf[app]
 			if !known {
 				i = len(groups)
-				groupOf[instance] = i
+				groupOf[app] = i
 				groups = append(groups, nil)
 			}
 			groups[i] = append(groups[i], shard)
@@ -157,6 +166,7 @@ func (m *hookMachine) startCall(now time.Duration, kind HookKind, instance shard
 	for _, shard := range shards {
 		held := &m.shards[shard]
 		held.callSeq = call.Seq
+		call.Service, call.First = held.service, held.firstShard // the same for all shards
 		callShard := HookShard{Shard: shard, Epoch: held.epoch}
 		switch kind {
 		case HookAcquire:

@@ -222,6 +222,7 @@ func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *hel
 	}
 	if held.isGone() && ownership.keepsShard {
 		held.beginAcquiring(now, ownership)
+		held.setService(m.inputs.state, shard)
 	}
 	if held.lostCallDue && now >= held.lostCallDeadline {
 		held.lostCallDue = false

@@ -46,9 +46,7 @@ func (h *HTTP) Alive(ctx context.Context, call agent.AliveCall) (accepted, refus
 	if err != nil {
 		return false, false, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "shardway-hooks")
-	request.Header.Set(Header, aliveName)
+	h.setHeaders(request, aliveName)
 	response, err := h.persistentTransport().RoundTrip(request)
 	if err != nil {
 		isRefused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)

@@ -20,6 +20,9 @@
 // request has the header Shardway-Hook. Nodes remove this header from requests of clients, so only a node
 // can send it.
 //
+// If the node has services, each request also has the header Shardway-Service, and shard numbers count from
+// the first shard of the service. A client never sends a call for shards of another service.
+//
 // A response with a status 2xx means success for all shards except those in "failed". An empty body means no
 // notes and no failures. If the body is invalid, the whole call has failed. If only a note is invalid, its
 // shard has failed.

@@ -22,9 +22,14 @@ type Func struct {
 	Log  zerolog.Logger
 }
 
-// Do calls the function. If the function panics or calls runtime.Goexit, the result is an error. A result
+// Do calls the function, with shard numbers that count from the first shard of the service. If the function panics or calls runtime.Goexit, the result is an error. A result
 // that arrives after the end of ctx is valid.
-func (f *Func) Do(ctx context.Context, call agent.HookCall) (result agent.HookResult) {
+func (f *Func) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
+	return mapShards(f.do(ctx, shardsInService(call)), call.First)
+}
+
+// do implements Do. The shards of the call and of the result count from the first shard of the service.
+func (f *Func) do(ctx context.Context, call agent.HookCall) (result agent.HookResult) {
 	returned := make(chan struct{})
 	go func() { // a separate goroutine, because runtime.Goexit must not end the goroutine of Do
 		defer close(returned)

@@ -21,6 +21,10 @@ import (
 // clients, so the app can rely on it.
 const Header = "Shardway-Hook"
 
+// ServiceHeader is the request header that contains the name of the service, if the node has services. Nodes
+// remove it from the requests of clients.
+const ServiceHeader = "Shardway-Service"
+
 // Limits for responses of the app, in bytes.
 const (
 	maxHeaderBytes = 64 << 10  // header section
@@ -39,13 +43,24 @@ type HTTP struct {
 	Path string
 	// Disk is the disk ID of the node. The sequence numbers of the calls are unique for a disk only.
 	Disk string
+	// Service is the service that the app runs. Empty means that the configuration of the node has no
+	// services, and the app runs the service default.
+	Service string
 
 	aliveTransport *http.Transport // for the persistent connection of Alive; nil before the first call
 }
 
 // Do sends the call over a new connection and closes the connection before it returns. It returns when the
-// response has arrived or ctx has ended.
+// response has arrived or ctx has ended. It does not send a call for shards of another service.
 func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
+	if err := h.checkService(&call); err != nil {
+		return agent.HookResult{Err: newCallError(&call, err), Refused: true}
+	}
+	return mapShards(h.do(ctx, shardsInService(call)), call.First)
+}
+
+// do implements Do. The shards of the call and of the result count from the first shard of the service.
+func (h *HTTP) do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	conn, err := h.Dial(ctx)
 	if err != nil {
 		return agent.HookResult{Err: describeError(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
@@ -67,9 +82,7 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 	if err != nil {
 		return agent.HookResult{}, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "shardway-hooks")
-	request.Header.Set(Header, name)
+	h.setHeaders(request, name)
 	transport := singleConnTransport(conn)
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(request)
@@ -87,6 +100,16 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 		return agent.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBodyBytes)
 	}
 	return decodeResponse(&call, body)
+}
+
+// setHeaders sets the headers of the request for the named hook.
+func (h *HTTP) setHeaders(request *http.Request, name string) {
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "shardway-hooks")
+	request.Header.Set(Header, name)
+	if h.Service != "" {
+		request.Header.Set(ServiceHeader, h.Service)
+	}
 }
 
 // singleConnTransport returns a transport for one request over conn. It opens no other connection, so that neither

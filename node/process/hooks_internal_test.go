@@ -58,7 +58,7 @@ func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 		{tcp.URL, "unix:" + socket, "localhost", "/lost"},
 	} {
 		c := parseConfig(t, "--upstream="+test.upstream, "--hooks="+test.hooks)
-		r := instanceHooks(c, test.upstream, dialOf(t, test.upstream), "d7").Do(t.Context(), agent.HookCall{Kind: agent.HookLost, Seq: 1, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
+		r := instanceHooks(appAddress{conf: c, url: test.upstream}, dialOf(t, test.upstream), "d7").Do(t.Context(), agent.HookCall{Kind: agent.HookLost, Seq: 1, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
 		if r.Err != nil {
 			t.Errorf("%+v: %v", test, r.Err)
 			continue
@@ -67,7 +67,7 @@ func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 			t.Errorf("%+v: asked %+v", test, a)
 		}
 	}
-	if instanceHooks(parseConfig(t, "--upstream="+tcp.URL), tcp.URL, nil, "d7") != nil {
+	if instanceHooks(appAddress{conf: parseConfig(t, "--upstream="+tcp.URL), url: tcp.URL}, nil, "d7") != nil {
 		t.Error("an app without hooks has some")
 	}
 }

@@ -93,10 +93,10 @@ func appHooks(conf *config.Config, apps []appAddress, options *node.Options) nod
 	}
 	disk := options.Dir.Disk()
 	if len(apps) == 0 { // a gateway
-		return instanceHooks(conf, "", options.Proxy.DialUpstream, disk)
+		return instanceHooks(appAddress{conf: conf}, options.Proxy.DialUpstream, disk)
 	}
 	if len(apps) == 1 {
-		return instanceHooks(apps[0].conf, apps[0].url, options.Proxy.DialUpstream, disk)
+		return instanceHooks(apps[0], options.Proxy.DialUpstream, disk)
 	}
 	all := &hooks.Instances{}
 	for i, app := range apps {
@@ -104,7 +104,7 @@ func appHooks(conf *config.Config, apps []appAddress, options *node.Options) nod
 		if i > 0 {
 			dial = options.Proxy.FurtherUpstreams[i-1]
 		}
-		client := instanceHooks(app.conf, app.url, dial, disk)
+		client := instanceHooks(app, dial, disk)
 		if client == nil { // an instance that is not configured, of services whose hooks differ
 			client = &hooks.HTTP{Disk: disk, Host: "localhost"}
 		}
@@ -118,14 +118,14 @@ func appHooks(conf *config.Config, apps []appAddress, options *node.Options) nod
 }
 
 // instanceHooks returns the client for the hooks of one app instance, or nil if no hooks are
-// configured. upstream is the address of the instance, and dial connects to it; an empty address and
-// nil mean that the instance is not configured. disk is the disk ID of the node.
-func instanceHooks(conf *config.Config, upstream string, dial func(context.Context) (net.Conn, error), disk string) *hooks.HTTP {
-	if conf.Hooks == "" {
+// configured. dial connects to the instance; an empty address and nil mean that the instance is not
+// configured. disk is the disk ID of the node.
+func instanceHooks(app appAddress, dial func(context.Context) (net.Conn, error), disk string) *hooks.HTTP {
+	if app.conf.Hooks == "" {
 		return nil
 	}
-	hookAddr := conf.HooksAddress()
-	client := &hooks.HTTP{Dial: dial, Path: hookAddr.Path, Disk: disk, Host: config.UpstreamAddressOf(upstream)}
+	hookAddr := app.conf.HooksAddress()
+	client := &hooks.HTTP{Dial: dial, Path: hookAddr.Path, Disk: disk, Service: app.service, Host: config.UpstreamAddressOf(app.url)}
 	if separate := hookAddr.Upstream; hookAddr.HasSeparateAddress() {
 		client.Dial = func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, separate.Network, separate.Address)

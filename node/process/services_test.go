@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -9,7 +10,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +26,13 @@ import (
 // A new cluster gets the services of the configuration. Requests reach the app of their service, with the
 // shard that is counted within the service.
 func TestNewClusterServesSeveralServices(t *testing.T) {
+	calls := hookRecorder{acquired: map[string][]uint32{}}
 	start := func(name string) string {
 		app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/_hooks/") {
+				calls.record(t, name, r)
+				return
+			}
 			_, _ = fmt.Fprintf(w, "%s %s %s", name, r.Header.Get("Shardway-Service"), r.Header.Get("Shardway-Shard"))
 		}))
 		t.Cleanup(app.Close)
@@ -33,8 +41,8 @@ func TestNewClusterServesSeveralServices(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder
 	text.WriteString("data: " + filepath.Join(dir, "data") + "\nservices:\n" +
-		"  chat: {routes: [chat.example.com, /chat], key: path:2, shards: 32, upstream: '" + start("A") + "'}\n" +
-		"  default: {routes: [/], shards: 8, upstream: '" + start("B") + "'}\n")
+		"  chat: {routes: [chat.example.com, /chat], key: path:2, shards: 32, hooks: /_hooks, upstream: '" + start("A") + "'}\n" +
+		"  default: {routes: [/], shards: 8, hooks: /_hooks, upstream: '" + start("B") + "'}\n")
 	addrs := map[string]string{}
 	names := []string{"listen", "peer", "admin", "gossip"}
 	for port := 26400; len(addrs) < len(names); port++ { // below the range of ephemeral ports
@@ -85,9 +93,60 @@ func TestNewClusterServesSeveralServices(t *testing.T) {
 	if err = p.Reload(load(strings.Replace(yaml, "upstream", "total_timeout: 1h, upstream", 1))); err != nil {
 		t.Errorf("reload: %v", err)
 	}
+	calls.checkAcquired(t, map[string]uint32{"A chat": 32, "B default": 8})
 	terminate()
 	if err = <-ended; err != nil {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// hookRecorder records the hook calls to the apps. The shards of all services have equal numbers.
+type hookRecorder struct {
+	mu       sync.Mutex
+	acquired map[string][]uint32 // shards of acquire calls, by app and service
+}
+
+// record records a call to the app with the name.
+func (h *hookRecorder) record(t *testing.T, app string, r *http.Request) {
+	t.Helper()
+	var body struct{ Shards []struct{ Shard uint32 } }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		t.Error(err)
+	}
+	key := app + " " + r.Header.Get("Shardway-Service")
+	if r.Header.Get("Shardway-Hook") == "" || key != "A chat" && key != "B default" {
+		t.Errorf("%s for %q", r.URL, key)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, shard := range body.Shards {
+		if r.URL.Path == "/_hooks/acquire" {
+			h.acquired[key] = append(h.acquired[key], shard.Shard)
+		}
+	}
+}
+
+// checkAcquired waits until each app has acquired each shard of its service. No app may acquire another shard.
+func (h *hookRecorder) checkAcquired(t *testing.T, shards map[string]uint32) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		h.mu.Lock()
+		complete := true
+		for key, count := range shards {
+			got := slices.Compact(slices.Sorted(slices.Values(h.acquired[key])))
+			complete = complete && len(got) == int(count)
+			if len(got) > 0 && got[len(got)-1] >= count {
+				t.Errorf("%s acquires shard %d of %d", key, got[len(got)-1], count)
+			}
+		}
+		text := fmt.Sprint(h.acquired)
+		h.mu.Unlock()
+		if complete {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("acquired: %s", text)
+		}
 	}
 }
 
