@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack/leader"
 	"shardway/internal/clock"
+	"shardway/internal/servicelabel"
 	"shardway/node/adminapi"
 	"shardway/node/apphealth"
 	"shardway/node/cluster"
@@ -16,6 +17,7 @@ import (
 	"shardway/node/idleshards"
 	"shardway/node/leaderloop"
 	"shardway/node/router"
+	"shardway/proxy/upstream"
 	"shardway/shardmap"
 )
 
@@ -30,6 +32,7 @@ type gauges struct {
 	idleTracker  *idleshards.Tracker
 	leaderClient *leaderloop.Client
 	api          *adminapi.API
+	services     map[string]upstream.InstanceBits // app instances of each service; nil without services
 }
 
 var (
@@ -45,12 +48,12 @@ var (
 		"Number of the current Raft term at this node.", nil, nil)
 	descLeaderLease = prometheus.NewDesc("shardway_leader_lease_seconds",
 		"Time for which this node may still grant leases as leader unless a quorum confirms it; 0 if it does not lead.", nil, nil)
-	descApp = prometheus.NewDesc("shardway_app_healthy",
-		"1 if the app passes its health checks, 0 if not; a gateway has none.", nil, nil)
-	descInstanceShards = prometheus.NewDesc("shardway_app_instance_shards_owned",
-		"Number of shards of an app instance of this node in the committed map; only with several instances.", []string{labelInstance}, nil)
-	descInstanceHealthy = prometheus.NewDesc("shardway_app_instance_healthy",
-		"1 if an app instance of this node passes its health checks, 0 if not; only with several instances.", []string{labelInstance}, nil)
+	descApp = servicelabel.NewDesc("shardway_app_healthy",
+		"1 if the app passes its health checks, 0 if not; a gateway has none.")
+	descInstanceShards = servicelabel.NewDesc("shardway_app_instance_shards_owned",
+		"Number of shards of an app instance of this node in the committed map; only with several instances.", labelInstance)
+	descInstanceHealthy = servicelabel.NewDesc("shardway_app_instance_healthy",
+		"1 if an app instance of this node passes its health checks, 0 if not; only with several instances.", labelInstance)
 	descRunning = prometheus.NewDesc("shardway_requests_in_flight",
 		"Number of requests that the app of this node is serving, upgraded connections included.", nil, nil)
 	descLogLag = prometheus.NewDesc("shardway_log_lag_entries",
@@ -65,7 +68,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descLeaderLease, descApp, descInstanceShards, descInstanceHealthy, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
+	for _, desc := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descLeaderLease, descApp.For(g.hasServices()), descInstanceShards.For(g.hasServices()), descInstanceHealthy.For(g.hasServices()), descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- desc
 	}
 }
@@ -88,7 +91,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descTerm, float64(g.view.Raft.Term()))
 	gauge(descLeaderLease, g.leaderLease().Seconds())
 	if g.health != nil {
-		gauge(descApp, boolGauge(g.health.Healthy()))
+		g.collectApps(gauge)
 		g.collectInstances(gauge)
 	}
 	gauge(descRunning, float64(g.router.InFlight.Total()))
@@ -102,6 +105,44 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 // the address of the node.
 const labelInstance = "app_instance"
 
+// hasServices reports whether the configuration of the node has services.
+func (g gauges) hasServices() bool { return g.services != nil }
+
+// serviceOf returns the service that an app instance runs.
+func (g gauges) serviceOf(instance int) string {
+	for name, instances := range g.services {
+		if instances.Has(uint8(instance)) { //nolint:gosec // at most shardmap.MaxInstances
+			return name
+		}
+	}
+	return ""
+}
+
+// collectApps collects the health of the app, or of the app of each service that this node runs.
+func (g gauges) collectApps(gauge func(desc *prometheus.Desc, value float64, labels ...string)) {
+	if !g.hasServices() {
+		gauge(descApp.For(false), boolGauge(g.health.Healthy()))
+		return
+	}
+	for service, isHealthy := range healthyServices(g.services, g.health.IsHealthy) {
+		gauge(descApp.For(true), boolGauge(isHealthy), service)
+	}
+}
+
+// healthyServices returns, for each service that this node runs, whether one of its app instances is healthy. It
+// omits services whose requests this node only forwards.
+func healthyServices(services map[string]upstream.InstanceBits, isHealthy func(instance int) bool) map[string]bool {
+	healthy := map[string]bool{}
+	for service, instances := range services {
+		for i := range shardmap.MaxInstances {
+			if instances.Has(uint8(i)) {
+				healthy[service] = healthy[service] || isHealthy(i)
+			}
+		}
+	}
+	return healthy
+}
+
 // collectInstances collects the gauges of each app instance, unless the node has one instance.
 func (g gauges) collectInstances(gauge func(desc *prometheus.Desc, value float64, labels ...string)) {
 	if g.health.Len() < 2 {
@@ -113,9 +154,12 @@ func (g gauges) collectInstances(gauge func(desc *prometheus.Desc, value float64
 		if g.health.At(i) == nil {
 			continue // the instance is no longer configured
 		}
-		number := strconv.Itoa(instance.Number())
-		gauge(descInstanceShards, float64(committed.InstanceCount(g.self, instance)), number)
-		gauge(descInstanceHealthy, boolGauge(g.health.IsHealthy(i)), number)
+		labels := []string{strconv.Itoa(instance.Number())}
+		if g.hasServices() {
+			labels = append(labels, g.serviceOf(i))
+		}
+		gauge(descInstanceShards.For(g.hasServices()), float64(committed.InstanceCount(g.self, instance)), labels...)
+		gauge(descInstanceHealthy.For(g.hasServices()), boolGauge(g.health.IsHealthy(i)), labels...)
 	}
 }
 

@@ -5,21 +5,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/node/adminapi"
 	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/leaderloop"
 	"shardway/node/muxpool"
 	"shardway/node/router"
 	"shardway/peer"
-	"shardway/shardmap"
 )
 
 // Register registers the metrics of this node with r.
 func (n *Node) Register(r prometheus.Registerer) error {
 	nodeGauges := gauges{
 		self: n.self, clock: n.options.Clock, view: n.view, router: n.router, health: n.health, agent: n.agent,
-		idleTracker: n.idleTracker, leaderClient: n.leaderClient, api: n.api,
+		idleTracker: n.idleTracker, leaderClient: n.leaderClient, api: n.api, services: n.options.Proxy.ServiceInstances,
 	}
 	all := []prometheus.Collector{
 		nodeGauges,
@@ -27,8 +25,8 @@ func (n *Node) Register(r prometheus.Registerer) error {
 	}
 	all = append(all, n.metrics.Collectors()...)
 	all = append(all, n.webhook.Collectors()...)
-	all = append(all, gaugeFunc("shards", "Number of shards of the cluster.", func() float64 { return float64(n.options.Shards) }))
-	all = append(all, stateGauges(n.self, n.router, n.leaderClient)...)
+	all = append(all, shardGauges{self: n.self, shards: n.options.Shards, state: n.router.State, hasServices: n.options.Proxy.ServiceInstances != nil})
+	all = append(all, stateGauges(n.router, n.leaderClient)...)
 	all = append(all, connectionMetrics(n.port, n.router)...)
 	all = append(all, gossipMetrics(n.gossip)...)
 	all = append(all, muxSessionGauges(n.router)...)
@@ -52,15 +50,12 @@ func counterFunc(name, help string, f func() float64) prometheus.Collector {
 }
 
 // stateGauges returns the metrics of the map, the leadership and the lease.
-func stateGauges(self shardmap.NodeID, router *router.Router, leaderClient *leaderloop.Client) []prometheus.Collector {
+func stateGauges(router *router.Router, leaderClient *leaderloop.Client) []prometheus.Collector {
 	state := router.State
 	return []prometheus.Collector{
 		gaugeFunc("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gaugeFunc("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
-		gaugeFunc("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().ShardCount(self)) }),
-		gaugeFunc("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
 		gaugeFunc("map_change_in_progress", "1 if a proposed map is not in force yet, 0 if there is none.", func() float64 { return boolGauge(state().HasOpenProposal()) }),
-		gaugeFunc("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().OrphanCount()) }),
 		gaugeFunc("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
 		gaugeFunc("leader", "1 if this node leads.", func() float64 { return boolGauge(leaderClient.Leadership() != nil) }),
 		gaugeFunc("lease_held", "1 if this node holds a lease.", func() float64 { return boolGauge(router.HasLease()) }),

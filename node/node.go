@@ -148,7 +148,7 @@ func New(options Options) (*Node, error) {
 		diskStall: diskStall{path: dir.Path(), log: options.Log},
 		raftOpen:  make(chan struct{}),
 		ready:     make(chan struct{}),
-		metrics:   metrics.New(),
+		metrics:   metrics.New(serviceNames(options.Proxy.ServiceInstances)...),
 	}
 	n.loadedKeys.set(options.Keys)
 	if err := n.newReplicatedState(); err != nil {

@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"shardway/ack"
 	"shardway/proxy/upstream"
@@ -17,6 +19,11 @@ func instanceBits(services map[string]upstream.InstanceBits) map[string]ack.Inst
 		converted[name] = ack.InstanceBits(instances)
 	}
 	return converted
+}
+
+// serviceNames returns the names of the services of the configuration, sorted.
+func serviceNames(services map[string]upstream.InstanceBits) []string {
+	return slices.Sorted(maps.Keys(services))
 }
 
 // checkServices returns an error if a service of the configuration has another number of shards in the

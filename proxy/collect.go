@@ -26,7 +26,7 @@ func (exchange *exchange) observeWait(m *metrics.Metrics) {
 }
 
 // Describe sends the descriptions of all metrics; see prometheus.Collector.
-func (s *Server) Describe(ch chan<- *prometheus.Desc) { metrics.Describe(ch) }
+func (s *Server) Describe(ch chan<- *prometheus.Desc) { s.metrics.Describe(ch) }
 
 // Collect sends the current values; see prometheus.Collector.
 func (s *Server) Collect(ch chan<- prometheus.Metric) {

@@ -119,7 +119,7 @@ type Server struct {
 func New(options Options) *Server {
 	options = options.withDefaults()
 	s := &Server{
-		options: options, explain: options.Explain, metrics: metrics.New(), keyHasher: keylimit.NewHasher(), keyBuckets: keylimit.NewBuckets(), hookPath: pathguard.New(options.HookPath),
+		options: options, explain: options.Explain, metrics: metrics.New(options.ServiceInstances != nil), keyHasher: keylimit.NewHasher(), keyBuckets: keylimit.NewBuckets(), hookPath: pathguard.New(options.HookPath),
 		streamThreshold: streamThreshold, maxHoldTime: maxHoldTime,
 	}
 	s.options.Settings = Settings{}

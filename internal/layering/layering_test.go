@@ -58,7 +58,7 @@ func allowed() map[string][]string {
 		"proxy":               {"internal/headerrules", "keysource", "proxy/h1", "proxy/wsfirst", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/problem", "internal/netpoll", "internal/rawio", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer", "internal/coarsetime", "proxy/connpool", "proxy/metrics", "proxy/accesslog", "proxy/cause", "proxy/eventrelay", "proxy/inflight", "proxy/peerpath", "proxy/poison", "proxy/reqbody", "proxy/wsrelay", "proxy/wstunnel", "proxy/eventloop", "proxy/connset", "proxy/connlife", "proxy/inbound", "proxy/inbound/http1", "proxy/httpclock", "proxy/panics", "proxy/inproc", "proxy/wrapkey", "proxy/keylimit", "proxy/procpool", "proxy/upstream"},
 		"proxy/cachecontrol":  {"proxy/h1"},
 		"proxy/backoff":       {"queue"},
-		"proxy/metrics":       {"proxy/keylimit", "internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
+		"proxy/metrics":       {"internal/servicelabel", "proxy/keylimit", "internal/nativehist", "internal/problem", "proxy/route", "proxy/wsession"},
 		"proxy/wsfirst":       {"internal/linkedlist", "internal/problem", "proxy/h1", "proxy/shardkey", "proxy/wsession", "proxy/wsframe", "proxy/wsrelay"},
 		"proxy/wstunnel":      {"proxy/h1", "proxy/wsession", "proxy/wsframe"},
 		"proxy/eventrelay":    {"proxy/eventstream", "proxy/h1"},
@@ -89,9 +89,9 @@ func allowed() map[string][]string {
 		"admin/connlimit": {"internal/linkedlist"},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "event/webhook", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard", "node/appinstance", "node/metrics", "proxy/upstream"},
+		"node":             {"internal/servicelabel", "node/idleshards", "node/campaign", "node/shutdown", "node/identity", "node/findings", "node/writelimit", "node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "event", "event/webhook", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "node/leaderloop", "node/adminapi", "node/keyhash", "node/childproc", "internal/procguard", "node/appinstance", "node/metrics", "proxy/upstream"},
 		"node/appinstance": {"ack", "ack/agent", "node/apphealth", "node/disk", "node/persist", "shardmap"},
-		"node/metrics":     {"ack/agent", "event", "node/campaign", "node/consensus", "node/idleshards", "shardmap"},
+		"node/metrics":     {"ack", "internal/servicelabel", "ack/agent", "event", "node/campaign", "node/consensus", "node/idleshards", "shardmap"},
 		"node/apphealth":   {"ack", "ack/agent", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -148,6 +148,7 @@ func allowed() map[string][]string {
 		"internal/valueerr":     {},
 		"internal/suggest":      {},
 		"internal/nativehist":   {},
+		"internal/servicelabel": {},
 		"internal/topk":         {},
 		"internal/workerpool":   {},
 		"internal/freeport":     {},                    // only tests use it

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,46 @@ func TestHookMetricsCountShardsNotesAndRetries(t *testing.T) {
 	}
 	if len(m.failed) != 0 {
 		t.Errorf("failed calls kept: %v", m.failed)
+	}
+}
+
+// With services, each metric has the label service, and all series exist from the start. Shards of a cluster without
+// a list of services belong to the service default.
+func TestHookMetricsByService(t *testing.T) {
+	t.Parallel()
+	m := NewHooks("chat", "default")
+	for _, service := range []string{"chat", ""} {
+		call := ackagent.HookCall{Kind: ackagent.HookRelease, Service: service, Shards: []ackagent.HookShard{{Shard: 1}}}
+		m.RecordStart(&call)
+		m.RecordEnd(&call, &ackagent.HookResult{Notes: map[shardmap.Shard][]byte{1: []byte("abc")}}, false, time.Second)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	for _, collector := range m.collectors() {
+		registry.MustRegister(collector)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		count, total := len(family.GetMetric()), 0.0
+		for _, metric := range family.GetMetric() {
+			labels := metric.GetLabel()
+			service := labels[slices.IndexFunc(labels, func(l *dto.LabelPair) bool { return l.GetName() == "service" })].GetValue()
+			if service != "chat" && service != "default" {
+				t.Errorf("%s has the service %q", family.GetName(), service)
+			}
+			total += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+		want := map[string]struct {
+			count int
+			total float64
+		}{
+			"shardway_hook_duration_seconds": {18, 2}, "shardway_hook_shards_total": {6, 2}, "shardway_hook_note_bytes_total": {4, 6}, "shardway_hook_retries_total": {6, 0},
+		}[family.GetName()]
+		if count != want.count || total != want.total {
+			t.Errorf("%s: %d series with %v in all, want %+v", family.GetName(), count, total, want)
+		}
 	}
 }
 

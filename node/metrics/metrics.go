@@ -47,8 +47,9 @@ func durationOpts(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-// New creates the metrics. Labels with a known set of values are exported as 0 from the start.
-func New() *Metrics {
+// New creates the metrics. Labels with a known set of values are exported as 0 from the start. services are the
+// services of the configuration.
+func New(services ...string) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "shardway_" + name, Help: help})
 	}
@@ -76,7 +77,7 @@ func New() *Metrics {
 		FirstRequests:       prometheus.NewHistogram(durationOpts("first_request_duration_seconds", "Time from the map that gave this node a shard until the first request for the shard ended, the wait for the client included.")),
 		SnapshotTransfers:   prometheus.NewHistogramVec(durationOpts("snapshot_transfer_duration_seconds", "Time that the transfer of a snapshot of the replicated state took, the installation included, by direction."), []string{"direction"}),
 		SnapshotBytes:       vec("snapshot_transfer_bytes_total", "Bytes of snapshots of the replicated state that were transferred and installed, by direction.", "direction"),
-		Hooks:               NewHooks(),
+		Hooks:               NewHooks(services...),
 	}
 	for _, cause := range []string{campaign.CauseEvidence, campaign.CauseMissed} {
 		m.Campaigns.WithLabelValues(cause)

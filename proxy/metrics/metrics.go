@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/nativehist"
 	"shardway/internal/problem"
+	"shardway/internal/servicelabel"
 	"shardway/proxy/keylimit"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
@@ -85,6 +86,7 @@ type Metrics struct {
 	FirstMessages [wsession.FirstMessageCount]atomic.Uint64
 
 	createdAt         time.Time
+	hasServices       bool
 	requestDurations  [int(route.Remote) + 1][statusClasses]nativehist.Histogram // by the class of the status
 	UpstreamDurations [int(route.Remote) + 1]nativehist.Histogram
 	QueueWaits        [route.ReasonCount]nativehist.Histogram // by the first reason
@@ -93,8 +95,11 @@ type Metrics struct {
 	aborted map[string]uint64 // aborted requests by reason; a map suffices because they are rare
 }
 
-// New returns metrics without values.
-func New() *Metrics { return &Metrics{aborted: make(map[string]uint64), createdAt: time.Now()} }
+// New returns metrics without values. hasServices is set if the configuration of the node has services; then
+// the metrics of app instances have the label service.
+func New(hasServices bool) *Metrics {
+	return &Metrics{aborted: make(map[string]uint64), createdAt: time.Now(), hasServices: hasServices}
+}
 
 // CountResponse counts a response by route and status code. kind zero means that the request failed
 // before routing.
@@ -212,12 +217,12 @@ var (
 		"Number of client connections that an event loop serves.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Number of open connections to the app.", nil, nil)
-	descInstanceConns = prometheus.NewDesc("shardway_app_instance_connections",
-		"Number of open connections to an app instance of this node; only with several instances.", []string{LabelInstance}, nil)
-	descInstanceInFlight = prometheus.NewDesc("shardway_app_instance_requests_in_flight",
-		"Number of requests that an app instance of this node is serving, upgraded connections included; only with several instances.", []string{LabelInstance}, nil)
-	descInstanceRequests = prometheus.NewDesc("shardway_app_instance_requests_total",
-		"Total number of requests sent to an app instance of this node, retries included; only with several instances.", []string{LabelInstance}, nil)
+	descInstanceConns = servicelabel.NewDesc("shardway_app_instance_connections",
+		"Number of open connections to an app instance of this node; only with several instances.", LabelInstance)
+	descInstanceInFlight = servicelabel.NewDesc("shardway_app_instance_requests_in_flight",
+		"Number of requests that an app instance of this node is serving, upgraded connections included; only with several instances.", LabelInstance)
+	descInstanceRequests = servicelabel.NewDesc("shardway_app_instance_requests_total",
+		"Total number of requests sent to an app instance of this node, retries included; only with several instances.", LabelInstance)
 )
 
 // LabelInstance is the label with the number of an app instance. Prometheus itself uses the label "instance" for
@@ -225,10 +230,11 @@ var (
 const LabelInstance = "app_instance"
 
 // Describe sends the descriptions of all metrics. It implements prometheus.Collector for the Server.
-func Describe(ch chan<- *prometheus.Desc) {
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descLimited, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream, descInstanceConns, descInstanceInFlight, descInstanceRequests,
+		descRetries, descErrors, descAborted, descTruncated, descOversizedCookies, descBadHolds, descLimited, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
+		descInstanceConns.For(m.hasServices), descInstanceInFlight.For(m.hasServices), descInstanceRequests.For(m.hasServices),
 	} {
 		ch <- desc
 	}
@@ -262,6 +268,7 @@ type Values struct {
 // InstanceValues contains the current values of an app instance.
 type InstanceValues struct {
 	Number   int
+	Service  string // service that the app runs; empty without services
 	Conns    int    // open connections
 	InFlight int    // requests and upgraded connections
 	Requests uint64 // requests sent so far
@@ -298,10 +305,13 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric, values *Values) {
 		gauge(descUpstream, float64(values.UpstreamConns))
 	}
 	for _, instance := range values.Instances {
-		number := strconv.Itoa(instance.Number)
-		gauge(descInstanceConns, float64(instance.Conns), number)
-		gauge(descInstanceInFlight, float64(instance.InFlight), number)
-		count(descInstanceRequests, float64(instance.Requests), number)
+		labels := []string{strconv.Itoa(instance.Number)}
+		if m.hasServices {
+			labels = append(labels, instance.Service)
+		}
+		gauge(descInstanceConns.For(m.hasServices), float64(instance.Conns), labels...)
+		gauge(descInstanceInFlight.For(m.hasServices), float64(instance.InFlight), labels...)
+		count(descInstanceRequests.For(m.hasServices), float64(instance.Requests), labels...)
 	}
 }
 

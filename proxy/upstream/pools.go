@@ -175,10 +175,20 @@ func (p *Pools) InstanceValues() (values []metrics.InstanceValues) {
 			continue
 		}
 		values = append(values, metrics.InstanceValues{
-			Number: shardmap.Instance(i).Number(), Conns: pool.OpenConns(), InFlight: pool.InUse(), Requests: p.instanceRequests[i].Load(),
+			Number: shardmap.Instance(i).Number(), Service: p.serviceOf(uint8(i)), Conns: pool.OpenConns(), InFlight: pool.InUse(), Requests: p.instanceRequests[i].Load(),
 		})
 	}
 	return values
+}
+
+// serviceOf returns the service that an app instance runs. It is empty without services.
+func (p *Pools) serviceOf(instance uint8) string {
+	for name, instances := range p.services {
+		if instances.Has(instance) {
+			return name
+		}
+	}
+	return ""
 }
 
 // KeylessInstance returns the app instance for a request of a service without a key. Healthy instances that accept
