@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shardway/e2e/chaos"
+	"shardway/e2e/kit/cluster"
 )
 
 var (
@@ -105,6 +106,16 @@ const (
 // duration of the other clusters.
 const instancesPart = 0.4
 
+// servicesPart is the duration of the cluster with several services, as a part of the duration of the other
+// clusters.
+const servicesPart = 0.4
+
+// services returns three services of different size. Four of the five nodes, and the spare node f, run two of
+// them.
+func services() []cluster.Service {
+	return []cluster.Service{{Name: "chat", Shards: 40, Nodes: "abcf"}, {Name: "default", Shards: 16, Nodes: "cdef"}, {Name: "search", Shards: 8, Nodes: "ade"}}
+}
+
 // followers is the number of clients that follow event streams.
 const followers = 12
 
@@ -132,7 +143,7 @@ func (a *totals) check(t *testing.T) {
 }
 
 // TestChaos injects faults into a cluster of three nodes and one of five at the same
-// time, with each takeover in turn, and then into one of three nodes with three app instances each. The five nodes use TLS. Apps in separate processes
+// time, with each takeover in turn, and then into one of three nodes with three app instances each, and into one of five nodes with three services. The five nodes use TLS. Apps in separate processes
 // have hooks, and every other node restarts in place after SIGTERM.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
@@ -175,6 +186,23 @@ func TestChaos(t *testing.T) {
 		}
 		report := chaos.Run(t, chaos.Options{
 			Binaries: bin, Instances: 3, Duration: time.Duration(float64(*duration) * instancesPart), Seed: seed, Faults: faults, Network: 3,
+			AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+		})
+		t.Log(report)
+		all.add(report)
+		if err := report.Err(); err != nil {
+			t.Error(err)
+		}
+		if *only == "" && report.JudgedMapChanges() == 0 {
+			t.Error("no change of the map was checked for needless moves")
+		}
+	})
+	t.Run("5 nodes of 3 services", func(t *testing.T) {
+		if *nodes != 0 || *embeddedApps || *cachingApps {
+			t.Skip("the flags select other clusters")
+		}
+		report := chaos.Run(t, chaos.Options{
+			Binaries: bin, Nodes: 5, Services: services(), Duration: time.Duration(float64(*duration) * servicesPart), Seed: seed, Faults: faults, Network: 4,
 			AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
 		})
 		t.Log(report)

@@ -69,7 +69,7 @@ func (s *slowClients) begin(sc *scenario) {
 				continue // Another fault affects this node.
 			}
 			s.conns = append(s.conns, conn)
-			s.write(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.roundNumber, node.ID, i))
+			s.write(conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", load.DefaultPath(key), key, sc.roundNumber, node.ID, i))
 		}
 	}
 }

@@ -31,7 +31,7 @@ type followers struct {
 func startFollowers(sc *scenario, count int) *followers {
 	ctx, stop := context.WithCancel(context.Background())
 	started := &followers{sc: sc, stop: stop}
-	for i, key := range load.KeysWithPrefixIn("follow", sc.opts.Shards, 1, func(int) bool { return true })[:count] {
+	for i, key := range sc.cluster.Keys("follow", 1)[:count] {
 		started.clients = append(started.clients, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
 	}
 	started.setTargets(sc.members)

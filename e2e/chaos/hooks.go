@@ -10,7 +10,6 @@ import (
 
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
-	"shardway/e2e/kit/load"
 )
 
 // badHooks makes the acquire hook of one app and the release hook of another app faulty. In the meantime, a
@@ -125,5 +124,8 @@ func responsesByKey(responses []history.Response, include func(history.Response)
 
 // shardOf returns the shard of a request.
 func (sc *scenario) shardOf(resp history.Response) uint32 {
-	return uint32(load.ShardOf(resp.Key, sc.opts.Shards))
+	if sc.cluster == nil {
+		return history.ShardOf(resp.Key, sc.opts.Shards, nil)
+	}
+	return uint32(sc.cluster.ShardOf(resp.Key))
 }

@@ -58,6 +58,9 @@ type Options struct {
 	// Instances is the number of app instances behind each node; 0 means 1. Several instances cannot be
 	// combined with Embedded.
 	Instances int
+	// Services are the services of the cluster; nil means one. Several services cannot be combined with Embedded,
+	// Hooks, Caches or Instances.
+	Services []cluster.Service
 	// HoldShards makes every second node restart in place after SIGTERM: its shards do not move
 	// for holdGrace.
 	HoldShards bool
@@ -108,7 +111,7 @@ func (o *Options) commonFlags() []string {
 			flags = append(flags, "--returns", "after-restart")
 		}
 	}
-	if o.Instances > 1 {
+	if o.Instances > 1 || o.Services != nil {
 		flags = append(flags, "--health", "/health", "--health-interval", "200ms", "--health-timeout", "400ms", "--drain-timeout", "2s")
 	}
 	return append(flags, o.Flags...)

@@ -16,7 +16,6 @@ import (
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/faultfs"
 	"shardway/e2e/kit/history"
-	"shardway/e2e/kit/load"
 	"shardway/e2e/kit/netns"
 	"shardway/e2e/kit/store"
 )
@@ -107,7 +106,7 @@ func (sc *scenario) launch() {
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(sc.store.Close()) })
 	sc.cluster = cluster.New(sc, cluster.Options{
-		Binaries: opts.Binaries, Shards: opts.Shards, Flags: opts.commonFlags(), Net: network, Secret: opts.Secret, Dir: dir, Data: dataDir,
+		Binaries: opts.Binaries, Shards: opts.Shards, Services: opts.Services, Flags: opts.commonFlags(), Net: network, Secret: opts.Secret, Dir: dir, Data: dataDir,
 		AppFlags: opts.appFlags(sc.store.URL(), dir), Embedded: opts.Embedded,
 	})
 	for i := range opts.Nodes {
@@ -356,5 +355,5 @@ func (sc *scenario) retryUntilSuccess(action string, try func() error) {
 // uniqueKeys returns one key for each shard. The keys contain kind and the number of the round, so
 // that no other round uses them.
 func (sc *scenario) uniqueKeys(kind string) []string {
-	return load.KeysWithPrefixIn(fmt.Sprintf("%s%d", kind, sc.roundNumber), sc.opts.Shards, 1, func(int) bool { return true })
+	return sc.cluster.Keys(fmt.Sprintf("%s%d", kind, sc.roundNumber), 1)
 }

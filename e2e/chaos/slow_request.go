@@ -38,7 +38,7 @@ func (f *slowMove) begin(sc *scenario) {
 // whileActive drains the node with the slow request. It reports an error if other keys move only after that request.
 func (f *slowMove) whileActive(sc *scenario) {
 	otherKeys := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
-		return load.ShardOf(key, sc.opts.Shards) == load.ShardOf(f.key, sc.opts.Shards)
+		return sc.cluster.ShardOf(key) == sc.cluster.ShardOf(f.key)
 	})
 	sc.requestDrain(f.victim)
 	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {

@@ -23,6 +23,8 @@ import (
 type App struct {
 	// Addr is the address at which it receives requests of the node and of the test.
 	Addr string
+	// Service is the service of the app. It is empty without Options.Services.
+	Service string
 
 	cluster   *Cluster
 	name      string

@@ -51,8 +51,12 @@ func (c *Cluster) Rules() history.Rules {
 		Lease: c.commonDuration("--lease"), DeadAfter: c.commonDuration("--dead-after"), QueueWait: c.commonDuration("--queue-wait"),
 		DrainTimeout: c.commonDuration("--drain-timeout"), StreamGrace: c.commonDuration("--stream-grace"),
 	}
+	rules.Services, rules.ServiceOfApp = c.ServiceRanges(), make(map[string]string)
 	for _, node := range c.nodes {
 		rules.Targets[node.Addr] = node.ID
+		for _, app := range node.apps() {
+			rules.ServiceOfApp[app.name] = app.Service
+		}
 	}
 	return rules
 }
@@ -104,7 +108,9 @@ func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 			if err != nil {
 				tb.Fatal(err)
 			}
-			all = append(all, runs...)
+			for _, run := range runs {
+				all = append(all, run.CountInCluster(c.ServiceRanges()))
+			}
 		}
 	}
 	return all

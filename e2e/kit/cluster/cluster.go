@@ -34,6 +34,9 @@ type Options struct {
 	// Shards is the number of shards of the cluster. 0 means 128: enough for an uneven
 	// distribution, and few enough that every test covers each shard.
 	Shards int
+	// Services are the services of a cluster with several services, in the order of their names. Shards is then
+	// their sum, and a node has one app for each of its services. It excludes Embedded.
+	Services []Service
 	// Flags are passed to every node, after the flags that Start sets. The recording app
 	// has no shard state in memory, so nodes return shards at any time (--returns any)
 	// unless Flags contain --returns.
@@ -114,6 +117,12 @@ func New(tb testing.TB, opts Options) *Cluster {
 	if opts.Shards == 0 {
 		opts.Shards = 128
 	}
+	if opts.Services != nil {
+		opts.Shards = 0
+		for _, service := range opts.Services {
+			opts.Shards += service.Shards
+		}
+	}
 	dir := opts.Dir
 	if dir == "" {
 		var err error
@@ -157,7 +166,12 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	if !c.opts.Embedded {
 		node.App.Start(tb)
 	}
-	node.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.opts.Shards)}, c.SecretFlags(tb, id), c.opts.Flags, flags)
+	if c.opts.Services == nil {
+		node.flags = []string{"--shards", strconv.Itoa(c.opts.Shards)}
+	} else {
+		c.prepareServices(tb, node)
+	}
+	node.flags = slices.Concat(node.flags, c.SecretFlags(tb, id), c.opts.Flags, flags)
 	if !slices.Contains(node.flags, "--returns") {
 		node.flags = append(node.flags, "--returns", "any")
 	}

@@ -51,12 +51,18 @@ func (n *Node) AddInstance(tb testing.TB) *App {
 	if len(n.Instances) == 0 {
 		n.Instances = []*App{n.App}
 	}
-	name := n.ID + "/" + strconv.Itoa(len(n.Instances)+1)
-	app := &App{cluster: n.cluster, name: name, location: n.location, Addr: n.location.controlAddr(n.cluster.port(tb))}
+	app := n.cluster.newApp(tb, n)
 	app.Start(tb)
 	n.Instances = append(n.Instances, app)
 	n.flags = append(n.flags, "--upstream", "http://"+app.Addr)
 	return app
+}
+
+// newApp returns the next app of a node with several apps. It does not start the app.
+func (c *Cluster) newApp(tb testing.TB, node *Node) *App {
+	tb.Helper()
+	name := node.ID + "/" + strconv.Itoa(len(node.Instances)+1)
+	return &App{cluster: c, name: name, location: node.location, Addr: node.location.controlAddr(c.port(tb))}
 }
 
 // apps returns all apps of the node.

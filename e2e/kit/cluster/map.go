@@ -5,6 +5,7 @@ package cluster
 import (
 	"strconv"
 
+	"shardway/e2e/kit/history"
 	"shardway/e2e/kit/load"
 )
 
@@ -22,6 +23,8 @@ type Map struct {
 	// Instances contains the number of the owner's app instance for each shard. It is nil while each
 	// node uses only its first instance.
 	Instances []int `json:"instances"`
+
+	services []history.Service // nil means one service
 }
 
 // Move is a shard with different owners in two maps.
@@ -52,7 +55,7 @@ func (m Map) App(shard int) string {
 func (m Map) OwnerOf(key string) string { return m.Owner(m.ShardOf(key)) }
 
 // ShardOf returns the shard of a key.
-func (m Map) ShardOf(key string) int { return load.ShardOf(key, m.Shards) }
+func (m Map) ShardOf(key string) int { return int(history.ShardOf(key, m.Shards, m.services)) }
 
 // Counts returns the number of shards by owner. The number of orphaned shards has the key "".
 func (m Map) Counts() map[string]int {
@@ -90,5 +93,9 @@ func (m Map) Moves(next Map) []Move {
 
 // Keys returns n keys for each shard that node owns.
 func (m Map) Keys(node string, n int) []string {
-	return load.KeysIn(m.Shards, n, func(shard int) bool { return m.Owner(shard) == node })
+	isWanted := func(shard int) bool { return m.Owner(shard) == node }
+	if m.services != nil {
+		return serviceKeys(m.services, "key", n, isWanted)
+	}
+	return load.KeysIn(m.Shards, n, isWanted)
 }

@@ -33,7 +33,7 @@ type Node struct {
 	DataDir string
 	// App is the app behind the node.
 	App *App
-	// Instances are all its apps, if AddInstance was called; App is the first one.
+	// Instances are all its apps, with Options.Services or if AddInstance was called; App is the first one.
 	Instances []*App
 	// Binary is the path of the program that its next process runs. Empty means
 	// Binaries.Node of the cluster.
@@ -52,7 +52,10 @@ type Node struct {
 
 // Args returns the command line of the node.
 func (n *Node) Args() []string {
-	run := []string{cmp.Or(n.Binary, n.cluster.opts.Binaries.Node), "run", "--upstream", "http://" + n.App.Addr}
+	run := []string{cmp.Or(n.Binary, n.cluster.opts.Binaries.Node), "run"}
+	if n.cluster.opts.Services == nil {
+		run = append(run, "--upstream", "http://"+n.App.Addr)
+	}
 	if n.cluster.opts.Embedded {
 		run = append(n.App.command("-embed"), "--")
 	}
@@ -251,7 +254,9 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 // Map returns the committed map of the node.
 func (n *Node) Map(ctx context.Context) (Map, error) {
 	var shardMap Map
-	return shardMap, n.getAdmin(ctx, "/v1/map", &shardMap)
+	err := n.getAdmin(ctx, "/v1/map", &shardMap)
+	shardMap.services = n.cluster.ServiceRanges()
+	return shardMap, err
 }
 
 // StaleReturns returns the shards that have returned to an app that owned them before and has not

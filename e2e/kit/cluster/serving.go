@@ -95,6 +95,9 @@ func (c *Cluster) checkShards(tb testing.TB, nodes []*Node) (Map, error) {
 			return shardMap, fmt.Errorf("node %s is at epoch %d, %s at %d", node.ID, status.Epoch, nodes[0].ID, shardMap.Epoch)
 		}
 	}
+	if c.opts.Services != nil {
+		return shardMap, c.checkServices(shardMap, nodes)
+	}
 	return shardMap, checkDistribution(shardMap, nodes)
 }
 

@@ -67,7 +67,7 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 		traffic.Timeout = 30 * time.Second
 	}
 	if len(traffic.Keys) == 0 {
-		traffic.Keys = load.KeysIn(c.opts.Shards, 1, func(int) bool { return true })
+		traffic.Keys = c.Keys("key", 1)
 	}
 	if traffic.ModifyRequest == nil {
 		traffic.ModifyRequest = MixRequests

@@ -1,7 +1,5 @@
 package history
 
-import "github.com/cespare/xxhash/v2"
-
 // History contains all observations of a test, with the times of one clock. The order
 // within its slices has no meaning.
 type History struct {
@@ -34,7 +32,7 @@ func Check(history History, rules Rules) *Report {
 	}
 	// Lookup tables.
 	maps := newMapTimeline(history.Maps)
-	runs := newRunIndex(&history, rules.Shards)
+	runs := newRunIndex(&history, &rules)
 	faults := newFaultTimeline(history.Faults, &rules)
 	ingressNodes := ingressNodesByRequest(&history, &rules)
 	owners := &shardOwners{maps: maps, runs: runs}
@@ -85,9 +83,4 @@ func ingressNodesByRequest(history *History, rules *Rules) map[string]string {
 		}
 	}
 	return nodes
-}
-
-// shardOf returns the shard of a key by the published hash.
-func shardOf(key string, shards int) uint32 {
-	return uint32(xxhash.Sum64String(key) % uint64(shards))
 }

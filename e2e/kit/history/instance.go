@@ -44,7 +44,7 @@ type instanceChecker struct {
 
 // check checks each change of the map. It cannot judge several changes together.
 func (ic *instanceChecker) check() {
-	if !ic.rules.SeveralInstances {
+	if !ic.rules.SeveralInstances && len(ic.rules.Services) == 0 {
 		return
 	}
 	for i := 1; i < len(ic.maps); i++ {
@@ -53,6 +53,10 @@ func (ic *instanceChecker) check() {
 		}
 		ic.report.JudgedMapChanges++
 		change := &mapChange{before: &ic.maps[i-1], next: &ic.maps[i]}
+		if len(ic.rules.Services) > 0 {
+			ic.checkServices(change)
+			continue
+		}
 		ic.checkNodes(change)
 		for node := range change.next.nodes() {
 			ic.checkSiblings(change, node)

@@ -12,6 +12,10 @@ type Rules struct {
 	// Shards is the number of shards of the cluster. Zero disables the check of the hash: the shard
 	// of a request is then the shard in which it ran.
 	Shards int
+	// Services are the services of a cluster that has several. The key of a request contains the name of its
+	// service. ServiceOfApp contains the service of each app.
+	Services     []Service
+	ServiceOfApp map[string]string
 	// Targets contains the node ID by the address that clients use. An address without an
 	// entry is a node ID.
 	Targets map[string]string

@@ -21,6 +21,8 @@ type Run struct {
 	Shard uint32 `json:"shard"`
 	Epoch uint64 `json:"epoch"`
 	Key   string `json:"key"`
+	// Service is the Shardway-Service header, which exists only in clusters with several services.
+	Service string `json:"service,omitempty"`
 	// ID is the request ID that the client chose.
 	ID     string `json:"id"`
 	Method string `json:"method"`

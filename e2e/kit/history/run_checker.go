@@ -45,8 +45,9 @@ func (rn *runChecker) checkHeaders(run *Run) {
 	if run.Node != nodeOf(run.App) {
 		report.addViolation(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
 	}
+	rn.checkService(run)
 	if n := rn.rules.Shards; n > 0 {
-		if want := shardOf(run.Key, n); run.Shard != want {
+		if want := ShardOf(run.Key, n, rn.rules.Services); run.Shard != want {
 			report.addViolation(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
 		}
 	}

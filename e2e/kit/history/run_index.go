@@ -7,7 +7,7 @@ import (
 
 // runIndex contains the runs of a history by request and by shard.
 type runIndex struct {
-	shards    int              // Rules.Shards
+	rules     *Rules
 	byRequest map[string][]Run // by request ID
 	byShard   map[uint32][]Run // by shard, in ascending order of Start, without Admissions
 	// leaseTimes are the times at which each node certainly held a lease, because it ran or
@@ -16,9 +16,9 @@ type runIndex struct {
 }
 
 // newRunIndex returns the index of the runs and admissions of a history.
-func newRunIndex(history *History, shards int) *runIndex {
+func newRunIndex(history *History, rules *Rules) *runIndex {
 	ri := &runIndex{
-		shards: shards, byRequest: make(map[string][]Run, len(history.Responses)),
+		rules: rules, byRequest: make(map[string][]Run, len(history.Responses)),
 		byShard: make(map[uint32][]Run), leaseTimes: make(map[string][]int64),
 	}
 	for _, run := range history.Runs {
@@ -45,8 +45,8 @@ func compareStart(a, b Run) int {
 
 // requestShard returns the shard of a request. ok is false if the shard is not known.
 func (ri *runIndex) requestShard(resp *Response) (shard uint32, ok bool) {
-	if ri.shards > 0 {
-		return shardOf(resp.Key, ri.shards), true
+	if ri.rules.Shards > 0 {
+		return ShardOf(resp.Key, ri.rules.Shards, ri.rules.Services), true
 	}
 	for _, run := range ri.byRequest[resp.ID] {
 		return run.Shard, true

@@ -37,6 +37,8 @@ const (
 	// BadHeader means that the Shardway headers of a run are missing, or contradict the key,
 	// the method or the node.
 	BadHeader
+	// WrongService means that an app ran a request of another service.
+	WrongService
 	// DeniedRun means that an unsafe request ran although its response was 503.
 	DeniedRun
 	// FailedLate means that a request failed too long after the fault that would excuse it.
@@ -74,7 +76,7 @@ var kinds = [...]string{
 	Lost: "lost", Failed: "failed", TruncatedResponse: "truncated response", SecondResponse: "second response",
 	WrongResponse: "wrong response", NoRun: "response without a run", DoubleRun: "double run",
 	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
-	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
+	StaleEpoch: "stale epoch", BadHeader: "bad header", WrongService: "wrong service", DeniedRun: "run after a 503", FailedLate: "failed too late",
 	ClosedIdle: "idle connection closed under a request", NotListening: "no process listened", FalseExclusion: "false exclusion",
 	MissedExclusion:  "missed exclusion",
 	PlacementIgnored: "drain or cordon ignored", MovedInGrace: "moved within the grace period",
@@ -100,7 +102,7 @@ func (k Kind) IsSafety() bool {
 	switch k {
 	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, MissedExclusion, PlacementIgnored, MovedInGrace, MovedNeedlessly, BrokenStream:
 		return false
-	case TruncatedResponse, SecondResponse, WrongResponse, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
+	case TruncatedResponse, SecondResponse, WrongResponse, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, WrongService, DeniedRun,
 		RepeatedEvent, MissingEvent, WrongEvent:
 	}
 	return true

@@ -20,7 +20,7 @@ type Request struct {
 	Key string
 	// Method is GET if empty.
 	Method string
-	// Path is "/" if empty.
+	// Path is that of the service of the key if empty: /SERVICE/ for keys of ServiceKey, and "/" for others.
 	Path string
 	// Header is sent in addition to App-Id and X-Shard-Key.
 	Header map[string]string
@@ -36,7 +36,7 @@ const defaultTimeout = time.Minute
 // withDefaults returns the request with its defaults.
 func (r Request) withDefaults() Request {
 	r.Method = cmp.Or(r.Method, http.MethodGet)
-	r.Path = cmp.Or(r.Path, "/")
+	r.Path = cmp.Or(r.Path, DefaultPath(r.Key))
 	r.Timeout = cmp.Or(r.Timeout, defaultTimeout)
 	return r
 }

@@ -247,7 +247,7 @@ func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
 	isFeed := header.Get("App-Feed") != ""
 	run = history.Run{
 		App: a.name, Node: header.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
-		Key: header.Get("Shardway-Key"), ID: header.Get("App-Id"), Method: r.Method,
+		Key: header.Get("Shardway-Key"), Service: header.Get("Shardway-Service"), ID: header.Get("App-Id"), Method: r.Method,
 		Stream: isFeed || header.Get("Upgrade") != "" || header.Get("App-Events") != "", Resumes: isFeed,
 	}
 	a.mu.Lock()
