@@ -24,7 +24,7 @@ func HostName(dst, field []byte) (name []byte, ok bool) {
 		return nil, len(field) == 0
 	}
 	if name[0] == '[' {
-		return name, name[len(name)-1] == ']'
+		return name, isAddressLiteral(name)
 	}
 	upperCase, ok := checkHostName(name)
 	if !ok || !upperCase {
@@ -53,6 +53,23 @@ func checkHostName(name []byte) (upperCase, ok bool) {
 		afterDot = c == '.'
 	}
 	return upperCase, !afterDot && len(name) <= maxHost
+}
+
+// isAddressLiteral reports whether name consists of the characters of an IPv6 address in brackets. Otherwise an app
+// that ignores the brackets could read a host name.
+func isAddressLiteral(name []byte) bool {
+	const shortest = len("[::]")
+	if len(name) < shortest || len(name) > maxHost || name[len(name)-1] != ']' {
+		return false
+	}
+	hasColon := false
+	for _, c := range name[1 : len(name)-1] {
+		hasColon = hasColon || c == ':'
+		if c != ':' && c != '.' && unhex(c) > 15 {
+			return false
+		}
+	}
+	return hasColon
 }
 
 // isPort reports whether text consists of up to five digits. A port may be empty (RFC 3986, section

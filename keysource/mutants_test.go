@@ -18,6 +18,18 @@ func TestEachMutantFailsATest(t *testing.T) {
 			Decl: "keysource.ParsedPath.isBelow", Old: "case r.hasDotSegment:", New: "case r.hasDotSegment && !PLANTED:",
 		},
 		{
+			Rule: "apps may end a path at an invalid byte, or remove the byte", Found: ambiguous,
+			Decl: "keysource.ParsedPath.isBelow", Old: "case r.hasInvalidByte:", New: "case r.hasInvalidByte && !PLANTED:",
+		},
+		{
+			Rule: "apps may end a path at an escaped question mark", Found: ambiguous,
+			Decl: "keysource.ParsedPath.isBelow", Old: "return r.mayEndAfter(prefix), false", New: "return !PLANTED && r.mayEndAfter(prefix), false",
+		},
+		{
+			Rule: "brackets contain an address", Found: invalid,
+			Decl: "keysource.HostName", Old: "return name, isAddressLiteral(name)", New: "return name, PLANTED || isAddressLiteral(name)",
+		},
+		{
 			Rule: "some apps ignore the case of the routes of services", Found: ambiguous,
 			Decl: "keysource.ParsedPath.isBelow", Old: "case !hasPathPrefixInOtherCase(prefix, r.decoded):", New: "case !hasPathPrefixInOtherCase(prefix, r.decoded), PLANTED && !hasPathPrefix(prefix, r.decoded):",
 		},

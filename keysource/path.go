@@ -21,6 +21,12 @@ type ParsedPath struct {
 	agreed int
 	// hasDotSegment is true if a segment is "." or "..", which can affect all other segments.
 	hasDotSegment bool
+	// hasInvalidByte is true if an escape stands for a control character, or for a byte that is never part of
+	// UTF-8. Apps end the path there, remove the byte, or decode the sequence in another way.
+	hasInvalidByte bool
+	// hasEscapedEnd is true if an escape stands for a question mark or a number sign. An app that decodes a path
+	// before it parses the path ends the path there.
+	hasEscapedEnd bool
 }
 
 // ParsePath parses a path. It uses dst as the buffer if the decoded path differs from path.
@@ -37,6 +43,8 @@ func ParsePath(dst, path []byte) ParsedPath {
 		if isEscaped {
 			char = unhex(path[i+1])<<4 | unhex(path[i+2])
 			i += 2
+			parsed.hasInvalidByte = parsed.hasInvalidByte || char < ' ' || char == 0x7f || char == 0xc0 || char == 0xc1 || char > 0xf4
+			parsed.hasEscapedEnd = parsed.hasEscapedEnd || char == '?' || char == '#'
 		}
 		isSlash := char == '/' || char == '\\'
 		isUnusualSlash := isSlash && (char != '/' || isEscaped)

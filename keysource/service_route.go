@@ -226,8 +226,16 @@ func (r *ParsedPath) isBelow(prefix string) (mayMatch, isCertain bool) {
 		return true, true
 	case r.hasDotSegment:
 		return true, false
+	case r.hasInvalidByte:
+		return true, false
 	case !hasPathPrefixInOtherCase(prefix, r.decoded):
-		return false, false
+		return r.mayEndAfter(prefix), false
 	}
 	return true, hasPathPrefix(prefix, r.decoded) && r.agreesOn(prefix)
+}
+
+// mayEndAfter reports whether an app may read the path as the prefix, because an escaped end of the path follows.
+func (r *ParsedPath) mayEndAfter(prefix string) bool {
+	end := len(prefix)
+	return r.hasEscapedEnd && end < len(r.decoded) && (r.decoded[end] == '?' || r.decoded[end] == '#') && hasPathPrefixInOtherCase(prefix, r.decoded[:end])
 }

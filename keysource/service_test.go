@@ -94,12 +94,13 @@ func TestPathsOfTwoServicesAreAmbiguous(t *testing.T) {
 		"/Chat/x", "/CHAT", "/chat;x/y", "/chat%2fx", "/chat%2Fsearch", `/chat\x`, "/chat%5cx", "//chat/x", "/;a/chat/x", "/%3b/chat",
 		"/chat/../x", "/x/../chat", "/./chat", "/chat/x/..", "/chat/%2e%2E/x", "/chat/search;x/y", "/chat/Search", "/chat//search", "/chat/./search",
 		"/Search", "/search;x", "//search", "/search%2f", "/files/old", "/FILES/OLD/x", "/Files/OLD", "/Files//old", "/Files;x/old",
+		"/chat%00", "/chat%00/x", "/ch%00at", "/x%0a/chat", "/chat%7f", "/%c0%af/chat", "/x%c1%9cchat", "/chat%3fx", "/chat%23x", "/chat/search%3F", "/search%00.html",
 	} {
 		if got := match(services, list, "example.com", target); got != "ambiguous" {
 			t.Errorf("%s: %s, want ambiguous", target, got)
 		}
 	}
-	for _, target := range []string{"/filesx;y", "/Files", "/x;y//z", "/chatter;x", `/a\b`} { // each reading gives one service
+	for _, target := range []string{"/filesx;y", "/Files", "/x;y//z", "/chatter;x", `/a\b`, "/what%3f", "/a%23b", "/%c3%a9t%c3%a9", "/x%3f/chat", "/x%20"} { // each reading gives one service
 		if got := match(services, list, "example.com", target); got != "default" {
 			t.Errorf("%s: %s, want default", target, got)
 		}
@@ -119,7 +120,7 @@ func TestInvalidHostsHaveNoService(t *testing.T) {
 	services := servicesOf(t, list)
 	for _, host := range []string{
 		"chat.example.com:80:90", "chat.example.com..", ".chat.example.com", "chat..example.com", "chat.example.com:x", "user@chat.example.com", "chat.example.com,x",
-		"chat.example.com/x", "chat%2eexample.com", "chat.example.com\x00", "chat.example.com ", "ch\u00e4t.example.com", ".", ":80", "[::1", "[]x", "chat.example.com:123456",
+		"chat.example.com/x", "chat%2eexample.com", "chat.example.com\x00", "chat.example.com ", "ch\u00e4t.example.com", ".", ":80", "[::1", "[]x", "[chat.example.com]", "[chat.example.com]:80", "[]", "[u@chat]", "[::1]x", "[::1%25x]", "[[::1]]", "chat.example.com:123456",
 		strings.Repeat("a.", 200) + "example.com",
 	} {
 		if got := match(services, list, host, "/"); got != "bad host" {

@@ -129,6 +129,23 @@ func TestAmbiguousServicesAreRejected(t *testing.T) {
 		{"a.chat.example", "http://search.example/x/y?q=a", ""},
 		{"a.chat.example", "http://u@a.chat.example/x/y", ""},
 		{strings.Repeat("a.", 200) + "chat.example", "/x/y", ""},
+		{"a.chat.example", "/x/y", "Host: a.chat.example\r\n"},
+		{"a.chat.example", "/x/y", "HOST: a.chat.example\r\n"},
+		{"a.chat.example", "/x/y", "Host:\r\n"},
+		{"a.chat.example", "http://a.chat.example:81/x/y", ""},
+		{"a.chat.example", "http:///x/y", ""},
+		{"a.chat.example", "//search.example/x/y?q=a", ""},
+		{"", "http://a.chat.example/x/y", ""},
+		{"[a.chat.example]", "/x/y", ""},
+		{"[a.chat.example]:80", "/x/y", ""},
+		{"ch\xc3\xa4t.chat.example", "/x/y", ""},
+		{"a.chat\xe3\x80\x82example", "/x/y", ""},
+		{"example.com", "/search%00?q=a", ""},
+		{"example.com", "/search%3Fq=a", ""},
+		{"example.com", "/search#?q=a", ""},
+		{"example.com", "/search\x00?q=a", ""},
+		{"example.com", "/ch%00at/x", ""},
+		{"example.com", "/%c0%afchat/x", ""},
 	} {
 		c := n.dial()
 		c.send("GET %s HTTP/1.1\r\nHost: %s\r\nX-Shard-Key: k\r\n%s\r\n", tc.target, tc.host, tc.lines)
@@ -147,6 +164,39 @@ func TestAmbiguousServicesAreRejected(t *testing.T) {
 	}
 }
 
+// HTTP/1.0 does not require a Host. The host of the app decides in all forms of the target.
+func TestHostOfOldRequestsSelectsService(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := startServices(t, start, webApp(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Saw-Host", r.Host)
+				echo(w, r)
+			}))
+			for _, tc := range []struct{ target, lines, service, host string }{
+				{"/?q=a", "X-Shard-Key: k\r\n", "default", ""},
+				{"/search?q=a", "", "search", ""},
+				{"/?q=a", "Host: search.example\r\n", "search", "search.example"},
+				{"/?q=a", "Host: SEARCH.example.:80\r\n", "search", "SEARCH.example.:80"},
+				{"http://search.example?q=a", "Host: search.example\r\n", "search", "search.example"},
+				{"HTTP://search.example/?q=a", "Host: search.example\r\n", "search", "search.example"},
+				{"http://search.example/?q=a", "", "search", "search.example"},
+				{"http://search.example/?q=a", "Host: a.chat.example\r\nX-Room: k\r\n", "400", ""},
+				{"/?q=a", "Host: search.example\r\nHost: search.example\r\n", "400", ""},
+			} {
+				c := front.dial()
+				c.send("GET %s HTTP/1.0\r\n%s\r\n", tc.target, tc.lines)
+				res, body := c.answer("GET")
+				if tc.service == "400" && res.StatusCode == http.StatusBadRequest {
+					continue
+				}
+				if service, host := res.Header.Get("Saw-Shardway-Service"), res.Header.Get("Saw-Host"); service != tc.service || tc.host != "" && host != tc.host {
+					t.Errorf("%s %q: %d %s, service %q, host %q", tc.target, tc.lines, res.StatusCode, body, service, host)
+				}
+			}
+		})
+	}
+}
+
 // A client cannot set the headers that select the service at the owner.
 func TestClientsCannotChooseServiceAtOwner(t *testing.T) {
 	for way, start := range ways() {
@@ -154,7 +204,7 @@ func TestClientsCannotChooseServiceAtOwner(t *testing.T) {
 			front, _ := startServices(t, start, webApp(t, echo))
 			for _, lines := range []string{
 				"Shardway-Service: chat\r\n", "shardway-service: chat\r\nShardway-Service: chat\r\n", "Shardway_Service: chat\r\n", "Shardway.Service: chat\r\n", "Shardway-Service:\r\n",
-				"Shardway-Shard: 7\r\nShardway-Service: chat\r\n", "Connection: Shardway-Service, Shardway-Shard\r\n", "Connection: X-Shard\r\nShardway-Service: chat\r\n",
+				"Shardway-Shard: 7\r\nShardway-Service: chat\r\n", "Connection: Shardway-Service, Shardway-Shard\r\n", "Shardway-Map: 2 2\r\nShardway-Service: chat\r\nShardway-Shard: 0\r\n", "SHARDWAY-SERVICE: chat\r\n", "Shardway__Service: chat\r\n", "Connection: X-Shard\r\nShardway-Service: chat\r\n",
 			} {
 				c := front.dial()
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n%sTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nShardway-Service: chat\r\n\r\n", lines)
