@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func (rs *registers) read(ctx context.Context, cell *registerCell, nextKey func(
 // that of the previous call. The caller must hold the lock of the cell.
 func (rs *registers) nextOpKey(cell *registerCell, run history.Run, unfenced bool) store.OpKey {
 	cell.lastCall = max(cell.lastCall+1, history.Now())
-	return store.OpKey{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, CallTime: cell.lastCall, Unfenced: unfenced}
+	return store.OpKey{Shard: storeShard(run), Epoch: run.Epoch, Key: run.Key, Writer: run.App, CallTime: cell.lastCall, Unfenced: unfenced}
 }
 
 // getCell returns the cell of a key and creates it if necessary.
@@ -161,4 +162,14 @@ func (rs *registers) getCell(key cellKey) *registerCell {
 func isValidValue(value string) bool {
 	return value != "" && len(value) <= store.MaxValue &&
 		!strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// storeShard returns the number of the shard of a run in the store, which all services use. It differs for equal
+// shards of two services, because their epochs are independent.
+func storeShard(run history.Run) uint32 {
+	if run.Service == "" {
+		return run.Shard
+	}
+	const maxShards = 1 << 16
+	return run.Shard + maxShards*(1+crc32.ChecksumIEEE([]byte(run.Service))%(maxShards-1))
 }
