@@ -10,7 +10,7 @@ import (
 
 // readKeyArgument sets the shard and the key_hash of an action, because the log must not contain
 // keys.
-func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) error {
+func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) (err error) {
 	if s.api.Keys == nil {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
@@ -29,13 +29,14 @@ func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) error {
 	case args.Key != nil && s.api.Cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		action.Shard, action.Hash = s.api.Keys.Mark(*args.Key)
+		if action.Shard, action.Hash, err = s.api.Keys.Mark("", *args.Key); err != nil {
+			return problem.New(problem.BadRequest, err.Error())
+		}
 		return nil
 	}
 	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
 		return badParam("hash", args.Hash, "is not a key hash: give 16 hexadecimal digits")
 	}
-	var err error
 	action.Hash = args.Hash
 	action.Shard, err = s.shardArgument(args)
 	return err

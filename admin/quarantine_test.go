@@ -12,8 +12,8 @@ import (
 )
 
 // Mark returns the shard and the hash of a key. The hash of the fake is the key reversed.
-func (f *fake) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.ShardOf(key, 4)), fmt.Sprintf("%016x", key[len(key)-1])
+func (f *fake) Mark(_, key string) (shard uint32, hash string, err error) {
+	return uint32(shardmap.ShardOf(key, 4)), fmt.Sprintf("%016x", key[len(key)-1]), nil
 }
 
 // A quarantined key is contained only in the request for its quarantine. Everywhere else, its hash is

@@ -71,8 +71,9 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 	}
 	description = fmt.Sprintf(" of a key of shard %d", shard)
 	if s.api.Keys != nil {
-		_, hash := s.api.Keys.Mark(*args.Key)
-		description = fmt.Sprintf(" of key_hash %s of shard %d", hash, shard)
+		if _, hash, markErr := s.api.Keys.Mark("", *args.Key); markErr == nil {
+			description = fmt.Sprintf(" of key_hash %s of shard %d", hash, shard)
+		}
 	}
 	return selection, description, nil
 }

@@ -97,7 +97,11 @@ type MovedShards struct {
 	FromInstance int    `json:"from_instance,omitempty"`
 	To           string `json:"to,omitempty"`
 	ToInstance   int    `json:"to_instance,omitempty"`
-	// Shards contains the numbers of the shards in ascending order.
+	// Service is the service of the shards, and ServiceShards contains their numbers within it. Both are empty if the
+	// cluster has no list of services.
+	Service       string   `json:"service,omitempty"`
+	ServiceShards []uint16 `json:"service_shards,omitempty"`
+	// Shards contains the numbers of the shards in the map in ascending order.
 	Shards []uint16 `json:"shards"`
 }
 
@@ -159,9 +163,13 @@ type Sockets struct {
 	LongestMS float64 `json:"longest_ms"`
 }
 
-// Unreleased lists shards that moved although the app had not released them.
+// Unreleased lists shards that moved although the app had not released them. All of them belong to one service.
 type Unreleased struct {
 	Count int `json:"count"`
+	// Service is the service of the shards, and ServiceShards contains the numbers within it of those in Shards. Both are
+	// empty if the cluster has no list of services.
+	Service       string   `json:"service,omitempty"`
+	ServiceShards []uint32 `json:"service_shards,omitempty"`
 	// Shards contains the first 32 of these shards in ascending order.
 	Shards []uint32 `json:"shards"`
 }

@@ -133,7 +133,7 @@ func (r *Ring) limitShardMemoryLocked() {
 // shardMemory returns the memory of lists of shards in bytes, roughly.
 func shardMemory(lists []MovedShards) (bytes int) {
 	for i := range lists {
-		bytes += shardListOverhead + 2*cap(lists[i].Shards)
+		bytes += shardListOverhead + 2*cap(lists[i].Shards) + 2*cap(lists[i].ServiceShards)
 	}
 	return bytes
 }

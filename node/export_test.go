@@ -26,7 +26,10 @@ var errKilled = errors.New("killed by the test")
 func (n *Node) Kill() { n.failures.fail(errKilled) }
 
 // Mark returns the shard and the key_hash of a key.
-func (n *Node) Mark(key string) (shard uint32, hash string) { return n.hasher.Mark(key) }
+func (n *Node) Mark(key string) (shard uint32, hash string) {
+	shard, hash, _ = n.hasher.Mark("", key)
+	return shard, hash
+}
 
 // TakeSnapshot writes a snapshot of the replicated state. The next start loads it.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot() }

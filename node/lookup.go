@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 
+	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/node/gossip"
 	"shardway/proxy/route"
@@ -14,20 +15,36 @@ func (n *Node) ID() string { return string(n.self) }
 
 // Place is the shard of a key and its owner.
 type Place struct {
-	Shard shardmap.Shard
+	Shard shardmap.Shard // number within the service default
 	Owner shardmap.NodeID // empty means that the shard has no owner
 	Epoch uint64          // the ownership epoch; zero means that the shard has no owner
 }
 
 // Place returns the shard of a key and its owner in the last map that this node has applied. It does not
-// consider leases: an owner without a lease is still the owner.
+// consider leases: an owner without a lease is still the owner. The key belongs to the service default, as for all methods
+// of this file, and shard numbers count from its first shard.
 func (n *Node) Place(key []byte) Place {
-	committed := n.router.State().Committed()
-	shard := shardmap.ShardOfBytes(key, n.options.Shards)
-	if committed.Epoch() == 0 || committed.Owner(shard) == "" {
-		return Place{Shard: shard}
+	state := n.router.State()
+	committed, service := state.Committed(), n.defaultService(state)
+	if service.Shards == 0 {
+		return Place{} // the cluster has no service default
 	}
-	return Place{Shard: shard, Owner: committed.Owner(shard), Epoch: uint64(committed.OwnedSince(shard))}
+	number := shardmap.ShardOfBytes(key, service.Shards)
+	shard := service.First + number
+	if committed.Epoch() == 0 || committed.Owner(shard) == "" {
+		return Place{Shard: number}
+	}
+	return Place{Shard: number, Owner: committed.Owner(shard), Epoch: uint64(committed.OwnedSince(shard))}
+}
+
+// defaultService returns the range of the service default, which an app in the process of the node runs. The number of its
+// shards is zero if the cluster does not have the service.
+func (n *Node) defaultService(state *ack.State) ack.Service {
+	if !state.HasServices() {
+		return ack.Service{Name: ack.DefaultService, Shards: n.options.Shards}
+	}
+	service, _ := state.Service(ack.DefaultService)
+	return service
 }
 
 // Owned returns the shards that this node owns, with their ownership epochs, and the generation of the
@@ -41,11 +58,13 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	if committed.Epoch() == 0 {
 		return owned, generation
 	}
-	for i := range committed.Len() {
-		shard := shardmap.Shard(i)
+	service := n.defaultService(state)
+	for i := range service.Shards {
+		number := shardmap.Shard(i)
+		shard := service.First + number
 		movesAway := state.HasOpenProposal() && !state.Proposed().HasSameOwner(committed, shard)
 		if committed.Owner(shard) == n.self && !movesAway {
-			owned[shard] = uint64(committed.OwnedSince(shard))
+			owned[number] = uint64(committed.OwnedSince(shard))
 		}
 	}
 	return owned, generation
@@ -59,24 +78,26 @@ func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 // OwnerOf returns the owner of a shard in the last map that this node has applied. It is empty if the shard has no owner,
 // or does not exist.
 func (n *Node) OwnerOf(shard int) shardmap.NodeID {
-	return ownerIn(n.router.State().Committed(), shard)
+	state := n.router.State()
+	return ownerIn(state.Committed(), n.defaultService(state), shard)
 }
 
-// ownerIn returns the owner of a shard in a map. It is empty if the shard has no owner, or does not exist.
-func ownerIn(committed *shardmap.Map, shard int) shardmap.NodeID {
-	if shard < 0 || shard >= committed.Len() {
+// ownerIn returns the owner of a shard of a service in a map. It is empty if the shard has no owner, or does not exist.
+func ownerIn(committed *shardmap.Map, service ack.Service, number int) shardmap.NodeID {
+	if number < 0 || number >= service.Shards {
 		return ""
 	}
-	return committed.Owner(shardmap.Shard(shard))
+	return committed.Owner(service.First + shardmap.Shard(number))
 }
 
 // IsOwner reports whether this node owns a shard, has a lease, and still admits requests for the shard.
 func (n *Node) IsOwner(shard int) bool {
 	state := n.router.State()
-	if ownerIn(state.Committed(), shard) != n.self || n.router.LeaseLeft() <= 0 {
+	service := n.defaultService(state)
+	if ownerIn(state.Committed(), service, shard) != n.self || n.router.LeaseLeft() <= 0 {
 		return false
 	}
-	return !state.HasOpenProposal() || state.Proposed().HasSameOwner(state.Committed(), shardmap.Shard(shard))
+	return !state.HasOpenProposal() || state.Proposed().HasSameOwner(state.Committed(), service.First+shardmap.Shard(shard))
 }
 
 // Nodes returns all nodes that this node knows, sorted by ID. It sends no request to the leader, so it works without

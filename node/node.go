@@ -198,8 +198,8 @@ func (n *Node) newReplicatedState() (err error) {
 	n.announcer = &announcer{options: &n.options, state: n.fsm.state.Load, fail: n.failures.fail}
 	n.hasher, err = keyhash.New(keyhash.Options{
 		Secrets: n.options.Secrets, Cluster: n.announcer.clusterID, Shards: n.options.Shards,
-		Policy: func() *ack.Policy { return n.fsm.state.Load().Policy() },
-		Apply:  func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
+		State: n.fsm.state.Load,
+		Apply: func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
 	})
 	if err != nil {
 		return err

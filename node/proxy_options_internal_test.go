@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"testing"
 
+	"shardway/ack"
 	"shardway/node/appinstance"
 	"shardway/node/keyhash"
 )
 
 // Once, the proxy was created without the cluster's key and hashed with an empty one, which is the same in all clusters; no test noticed.
 func TestProxyHashesWithTheClustersKey(t *testing.T) {
-	h, err := keyhash.New(keyhash.Options{Cluster: func() string { return "5b0c0d4f7a9e1c33" }, Shards: 8})
+	h, err := keyhash.New(keyhash.Options{Cluster: func() string { return "5b0c0d4f7a9e1c33" }, Shards: 8, State: ack.NewState})
 	if err != nil {
 		t.Fatal(err)
 	}

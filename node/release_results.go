@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/internal/logsafe"
@@ -156,18 +157,52 @@ func (a *agent) reportReleases() {
 	}
 	a.releases.unreported = nil
 	slices.SortFunc(failed, func(x, y ackagent.ReleaseEnd) int { return cmp.Compare(x.Shard, y.Shard) })
+	for len(failed) > 0 {
+		service, length := sameService(a.router.State(), failed)
+		a.reportReleasesOf(service, failed[:length])
+		failed = failed[length:]
+	}
+}
+
+// sameService returns the service of the first release, and how many releases at the beginning are of that service. They
+// are ascending by shard. The zero value of the service means that the cluster has no list of services, or that the shard
+// is outside of all ranges.
+func sameService(state *ack.State, failed []ackagent.ReleaseEnd) (service ack.Service, length int) {
+	if !state.HasServices() {
+		return ack.Service{}, len(failed)
+	}
+	service, _ = state.ServiceOf(failed[0].Shard)
+	for length < len(failed) {
+		if other, _ := state.ServiceOf(failed[length].Shard); other != service {
+			break
+		}
+		length++
+	}
+	return service, length
+}
+
+// reportReleasesOf logs the failed releases of shards of a service, and records one event for all of them. The zero value
+// of service means that the cluster has no list of services.
+func (a *agent) reportReleasesOf(service ack.Service, failed []ackagent.ReleaseEnd) {
 	var shards []shardmap.Shard
 	for _, release := range failed {
-		shards = append(shards, release.Shard)
+		shards = append(shards, release.Shard-service.First)
 	}
 	first := failed[0]
-	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("reason", first.Reason).Msg("shards moved without release")
+	line := a.log.Warn()
+	if service.Name != "" {
+		line = line.Str("service", service.Name)
+	}
+	line.Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("reason", first.Reason).Msg("shards moved without release")
 	if a.recordEvent == nil {
 		return
 	}
-	unreleased := &event.Unreleased{Count: len(shards)}
-	for _, shard := range shards[:min(len(shards), maxShownShards)] {
-		unreleased.Shards = append(unreleased.Shards, uint32(shard))
+	unreleased := &event.Unreleased{Count: len(shards), Service: service.Name}
+	for _, number := range shards[:min(len(shards), maxShownShards)] {
+		unreleased.Shards = append(unreleased.Shards, uint32(number+service.First))
+		if service.Name != "" {
+			unreleased.ServiceShards = append(unreleased.ServiceShards, uint32(number))
+		}
 	}
 	a.recordEvent(event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Reason, Unreleased: unreleased})
 }

@@ -64,7 +64,11 @@ type PolicyService interface {
 // 503.
 type QuarantinedKey struct {
 	Shard uint32 `json:"shard"`
-	Hash  string `json:"key_hash"`
+	// Service and ServiceShard are the service of the key, and the number of the shard within it. They are only set
+	// if the cluster has services.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+	Hash         string  `json:"key_hash"`
 	// For is the duration of the quarantine; empty means until it is lifted. A new leader starts the
 	// duration again.
 	For string `json:"for,omitempty"`
@@ -75,6 +79,7 @@ type QuarantinedKey struct {
 
 // KeyHasher identifies keys without revealing them.
 type KeyHasher interface {
-	// Mark returns the shard and the key_hash of a key.
-	Mark(key string) (shard uint32, hash string)
+	// Mark returns the shard and the key_hash of a key of a service. An empty service is the service default. The
+	// error reports an unknown service.
+	Mark(service, key string) (shard uint32, hash string, err error)
 }

@@ -102,12 +102,12 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 		switch {
 		case committed == c.open.epoch:
 			c.recordCommitLocked(now)
-			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
+			c.recordMovedShardsLocked(previous.Committed(), current)
 		case isNewProposal && isAlreadyCommitted: // recorded below
 		default: // this node has not observed the proposal of this map
 			change := c.compare(previous.Committed(), current.Committed())
 			c.options.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &change})
-			c.recordMovedShardsLocked(previous.Committed(), current.Committed())
+			c.recordMovedShardsLocked(previous.Committed(), current)
 		}
 	}
 	if !isNewProposal {
@@ -126,7 +126,7 @@ func (c *MapChangeRecorder) RecordRouted(previous, current *ack.State, now time.
 	if isAlreadyCommitted {
 		c.recordProposalLocked(previous.Committed(), current, now)
 		c.recordCommitLocked(now)
-		c.recordMovedShardsLocked(previous.Committed(), current.Committed())
+		c.recordMovedShardsLocked(previous.Committed(), current)
 	} else {
 		c.recordProposalLocked(current.Committed(), current, now)
 	}

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"slices"
 
+	"shardway/ack"
 	"shardway/event"
 	"shardway/shardmap"
 )
 
-// recordMovedShardsLocked records the shards whose owners in the maps previous and current differ, if any. Both are
-// committed maps. mu must be held.
-func (c *MapChangeRecorder) recordMovedShardsLocked(previous, current *shardmap.Map) {
-	lists := movedShards(previous, current)
+// recordMovedShardsLocked records the shards whose owners in the committed map of state and in the committed map
+// previous differ, if any. mu must be held.
+func (c *MapChangeRecorder) recordMovedShardsLocked(previous *shardmap.Map, state *ack.State) {
+	current := state.Committed()
+	lists := movedByService(movedShards(previous, current), state)
 	if len(lists) == 0 {
 		return
 	}
@@ -47,6 +49,44 @@ func movedShards(base, next *shardmap.Map) []event.MovedShards {
 		)
 	})
 	return lists
+}
+
+// movedByService splits each list by the service of its shards. Without a list of services, it returns the lists
+// unchanged.
+func movedByService(lists []event.MovedShards, state *ack.State) []event.MovedShards {
+	if !state.HasServices() {
+		return lists
+	}
+	var split []event.MovedShards
+	for _, list := range lists {
+		for rest := list.Shards; len(rest) > 0; {
+			part := list
+			service, _ := state.ServiceOf(shardmap.Shard(rest[0])) // the zero value for a shard outside all ranges
+			length := 1
+			for length < len(rest) {
+				if next, _ := state.ServiceOf(shardmap.Shard(rest[length])); next != service {
+					break
+				}
+				length++
+			}
+			part.Shards, rest = slices.Clone(rest[:length]), rest[length:]
+			part.Service, part.ServiceShards = service.Name, numbersIn(service, part.Shards)
+			split = append(split, part)
+		}
+	}
+	return split
+}
+
+// numbersIn returns the numbers of the shards within their service. It returns nil if the service is the zero value.
+func numbersIn(service ack.Service, shards []uint16) []uint16 {
+	if service.Name == "" {
+		return nil
+	}
+	numbers := make([]uint16, len(shards))
+	for i, shard := range shards {
+		numbers[i] = shard - uint16(service.First)
+	}
+	return numbers
 }
 
 // instanceNumbers returns the numbers of app instances for moves. includeInstances is set if a node has several

@@ -18,10 +18,10 @@ type Options struct {
 	Secrets *secret.Store
 	// Cluster returns the cluster ID, or an empty string if there is no cluster yet.
 	Cluster func() string
-	// Shards is the number of shards.
+	// Shards is the number of shards of a cluster without a list of services.
 	Shards int
-	// Policy returns the policy, which contains the quarantined keys.
-	Policy func() *ack.Policy
+	// State returns the replicated state. It contains the services and the quarantined keys.
+	State func() *ack.State
 	// Apply replaces the quarantine of the proxy.
 	Apply func(*shardkey.Quarantine)
 }

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/internal/secret"
+	"shardway/proxy/shardkey"
+	"shardway/shardmap"
 )
 
 // The hashes of one key are equal on all nodes of a cluster, and differ between two clusters. Hashes that depend on a secret change with
@@ -56,7 +59,7 @@ func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
 		t.Errorf("New() = %v, want an error that says what to do", err)
 	}
 	cluster := ""
-	h, err := New(Options{Cluster: func() string { return cluster }, Shards: 8})
+	h, err := New(Options{Cluster: func() string { return cluster }, Shards: 8, State: ack.NewState})
 	if err != nil {
 		t.Errorf("without a cluster: %v", err)
 	}
@@ -94,5 +97,57 @@ func TestKeysAreRecognizedUnderBothSecrets(t *testing.T) {
 
 // ofCluster returns the options of a hasher without secrets.
 func ofCluster(cluster string) Options {
-	return Options{Cluster: func() string { return cluster }, Shards: 8}
+	return Options{Cluster: func() string { return cluster }, Shards: 8, State: ack.NewState}
+}
+
+// Equal keys of two services have different shards, in the range of their service. The list of quarantined keys shows
+// their numbers within the service.
+func TestKeysAreMarkedWithinTheirService(t *testing.T) {
+	t.Parallel()
+	o := ofCluster("5b0c0d4f7a9e1c33")
+	state, _, err := ack.NewState().Apply(1, 1, ack.EncodeBootstrap("c", 12, ack.DefaultTiming(), ack.ServiceSpec{Name: "chat", Shards: 8}, ack.ServiceSpec{Name: "search", Shards: 4}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.State = func() *ack.State { return state }
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := &ack.Policy{Quarantined: map[ack.KeyFingerprint]ack.Quarantine{}}
+	for service, first := range map[string]shardmap.Shard{"chat": 0, "search": 8} {
+		sv, _ := state.Service(service)
+		shard, hash, err := h.Mark(service, "tea")
+		if want := first + shardmap.ShardOf("tea", sv.Shards); err != nil || shardmap.Shard(shard) != want || len(hash) != 16 {
+			t.Errorf("%s: shard %d, hash %s, %v, want shard %d", service, shard, hash, err, want)
+		}
+		policy.Quarantined[ack.KeyFingerprint{Shard: shardmap.Shard(shard), Hash: shardkey.Hash(h.Key(), []byte("tea"))}] = ack.Quarantine{}
+	}
+	for _, service := range []string{"", "default", "mail"} {
+		if _, _, err := h.Mark(service, "tea"); err == nil || !strings.Contains(err.Error(), "give one of chat, search") {
+			t.Errorf("service %q: %v", service, err)
+		}
+	}
+	listed := h.Quarantined(policy)
+	for i, service := range []string{"chat", "search"} {
+		sv, _ := state.Service(service)
+		if got := listed[i]; got.Service != service || got.ServiceShard == nil || shardmap.Shard(*got.ServiceShard) != shardmap.ShardOf("tea", sv.Shards) {
+			t.Errorf("listed: %+v", got)
+		}
+	}
+	h, err = New(ofCluster("5b0c0d4f7a9e1c33"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []string{"", "default"} {
+		if shard, _, err := h.Mark(service, "tea"); err != nil || shardmap.Shard(shard) != shardmap.ShardOf("tea", 8) {
+			t.Errorf("without services: %d, %v", shard, err)
+		}
+	}
+	if listed = h.Quarantined(policy); listed[0].Service != "" || listed[0].ServiceShard != nil {
+		t.Errorf("without services: %+v", listed[0])
+	}
+	if _, _, err := h.Mark("chat", "tea"); err == nil {
+		t.Error("a cluster without services has chat")
+	}
 }
