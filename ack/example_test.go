@@ -60,6 +60,8 @@ type toy struct {
 func (c *toy) Term() uint64     { return 1 }
 func (c *toy) Voters() []string { return []string{"a/disk", "b/disk"} }
 
+func (c *toy) Nonvoters() []string { return nil }
+
 // lead is the body of the leader loop: received messages, then a tick.
 func (c *toy) lead() {
 	messages := append(c.inbox, leader.Tick{})

@@ -36,7 +36,8 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 	state := servingUnder(t, f, "a", "b", "c").state
 	d.last = state.Proposed().Epoch()
 	d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
-	d.step(leader.Voters{Servers: voters})
+	others := slices.DeleteFunc([]string{"a/d", "b/d", "c/d"}, func(server string) bool { return slices.Contains(voters, server) })
+	d.step(leader.Servers{Voters: voters, Nonvoters: others})
 	d.step(leader.BarrierApplied{Started: 0})
 	return d
 }
@@ -139,6 +140,46 @@ func TestLeaseNeedsMore(t *testing.T) {
 		}
 		if a, _ := d.receiveHeartbeat("b", nil); a.ServeFor == 0 && name != "to stay" {
 			t.Errorf("after a heartbeat without %s: nothing any more", name)
+		}
+	}
+}
+
+// A new leader hears first of a process on an earlier disk of node b. The process has echoed a
+// response of an earlier leader. The process on the disk that is in the configuration may have a
+// lease of the previous leader, so the other one waits for its end, and until its server is in the
+// configuration.
+func TestReplacedServerWaitsForLeasesOfPreviousLeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		added time.Duration // when the configuration contains the server
+		want  time.Duration // when the process gets its first lease
+	}{
+		"its server is added at once":  {100 * ms, ack.DefaultTiming().LeaseExpiry()},
+		"its server is added later":    {900 * ms, 900 * ms},
+		"its server was in it already": {0, 100 * ms},
+	} {
+		d := newDesk(t, "a/d", "c/d")
+		if tc.added == 0 {
+			d = newDesk(t, "a/d", "b/earlier", "c/d")
+		}
+		heard := false
+		for d.now = 50 * ms; d.now < 2*time.Second; d.now += 50 * ms {
+			if tc.added > 0 && d.now >= tc.added {
+				d.step(leader.Servers{Voters: []string{"a/d", "c/d"}, Nonvoters: []string{"b/earlier"}})
+			}
+			d.readTerm(5)
+			d.receiveHeartbeat("c", nil)
+			answer, _ := d.receiveHeartbeat("b", func(hb *ack.Heartbeat) {
+				if hb.Server = "b/earlier"; !heard {
+					hb.Echo = ack.Echo{Term: 4, Number: 17}
+				}
+			})
+			heard = true
+			if answer.ServeFor > 0 {
+				break
+			}
+		}
+		if late := d.now - tc.want; late < 0 || late > 100*ms {
+			t.Errorf("%s: lease after %v, want %v", name, d.now, tc.want)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("ack/leader.Leader.applyMessage", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack/leader.leaseIssuer.setServers", "	li.voters, li.nonvoters =", "	if PLANTED && li.voters != nil {\n		li.nonvoters = append(slices.Clone(servers.Voters), servers.Nonvoters...)\n		return\n	}\n	li.voters, li.nonvoters ="),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",

@@ -145,7 +145,8 @@ func (l *leaderLoop) Term() uint64 {
 }
 
 // Voters returns those of the own log.
-func (l *leaderLoop) Voters() []string { return l.p.disk.conf.voters }
+func (l *leaderLoop) Voters() []string    { return l.p.disk.conf.voters }
+func (l *leaderLoop) Nonvoters() []string { return l.p.disk.conf.others }
 
 func (l *leaderLoop) clock() time.Duration {
 	now := l.p.clock()

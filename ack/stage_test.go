@@ -263,6 +263,11 @@ func (r stageRaft) Term() uint64 {
 // Voters returns the servers that voted for it.
 func (r stageRaft) Voters() []string { return r.l.voters }
 
+// Nonvoters returns the servers of all other nodes.
+func (r stageRaft) Nonvoters() []string {
+	return slices.DeleteFunc(r.s.voters(), func(server string) bool { return slices.Contains(r.l.voters, server) })
+}
+
 func (s *stage) voters() []string {
 	var v []string
 	for _, a := range s.actors {

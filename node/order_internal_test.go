@@ -72,6 +72,8 @@ type raftOf struct{ term uint64 }
 func (r raftOf) Term() uint64   { return r.term }
 func (raftOf) Voters() []string { return []string{"a/d"} }
 
+func (raftOf) Nonvoters() []string { return nil }
+
 // A redial that found no listener before the election of this node says nothing about a process that started later, with a lease of the
 // previous leader. It must be repeated, and only then counts.
 func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {

@@ -19,6 +19,8 @@ type Raft interface {
 	Term() uint64
 	// Voters returns the voting servers of the latest configuration in its log, sorted.
 	Voters() []string
+	// Nonvoters returns the other servers of that configuration, sorted.
+	Nonvoters() []string
 }
 
 // DriverOptions are the options of a Driver.
@@ -36,7 +38,7 @@ type DriverOptions struct {
 
 // Driver runs one iteration of the leader loop at a time. Before each message, it gives
 // the Leader the inputs that must precede the message: the newest state, the term and the
-// voters.
+// servers.
 type Driver struct {
 	options   DriverOptions
 	leader    *Leader
@@ -45,7 +47,7 @@ type Driver struct {
 	// The last inputs of the leader.
 
 	state     *ack.State
-	voters    []string
+	servers   Servers
 	keyConfig string
 
 	barrierAttempts int
@@ -100,14 +102,15 @@ func (d *Driver) applyNewest() {
 	}
 }
 
-// readAndStep gives the leader the current term and voters before m, because both limit what it
+// readAndStep gives the leader the current term and servers before m, because both limit what it
 // grants in this step (why 5).
 func (d *Driver) readAndStep(m Message) {
 	before := d.options.Clock()
 	d.stepLeader(before, TermRead{Before: before, Term: d.options.Raft.Term()})
-	if voters := d.options.Raft.Voters(); !slices.Equal(voters, d.voters) {
-		d.voters = voters
-		d.stepLeader(d.options.Clock(), Voters{Servers: voters})
+	servers := Servers{Voters: d.options.Raft.Voters(), Nonvoters: d.options.Raft.Nonvoters()}
+	if !slices.Equal(servers.Voters, d.servers.Voters) || !slices.Equal(servers.Nonvoters, d.servers.Nonvoters) {
+		d.servers = servers
+		d.stepLeader(d.options.Clock(), servers)
 	}
 	if d.options.KeyConfig != nil {
 		if keyConfig := d.options.KeyConfig(); keyConfig != d.keyConfig {

@@ -23,6 +23,8 @@ type idleStage struct {
 func (s *idleStage) Term() uint64     { return 1 }
 func (s *idleStage) Voters() []string { return []string{"a/disk", "b/disk"} }
 
+func (*idleStage) Nonvoters() []string { return nil }
+
 // newIdleStage returns a leader that has committed the first map and has nothing to do.
 func newIdleStage(t *testing.T) *idleStage {
 	t.Helper()

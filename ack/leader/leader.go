@@ -126,8 +126,8 @@ func (l *Leader) applyMessage(msg Message) {
 		l.pending.clear()
 		// Pause, because the next attempt may fail as fast as this one.
 		l.pausedUntil = l.in.now + l.in.pace.Heartbeat
-	case Voters:
-		l.leases.voters = slices.Clone(m.Servers)
+	case Servers:
+		l.leases.setServers(m)
 	case CrashEvidence:
 		// A redial that began before the election is ignored: a new process may have started since,
 		// with a lease of the previous leader.

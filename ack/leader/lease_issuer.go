@@ -18,12 +18,16 @@ import (
 type leaseIssuer struct {
 	self        string // Raft server id of the leader itself
 	voters      []string
+	nonvoters   []string
 	confirmedAt map[string]time.Duration // by server; see confirm
 	// barrierStart is when the barrier of this leader started; negative before it is applied.
 	barrierStart time.Duration
 	// inheritedMap is the committed map at the time of the barrier. Its owners may have leases of
 	// the previous leader.
 	inheritedMap *shardmap.Map
+	// inheritedServers are the servers of the configuration at the time of the election. Only their
+	// processes may have leases of the previous leader. nil means that the leader has not read them yet.
+	inheritedServers []string
 	// revoked is set if the Raft term of the leader's node has changed. It never becomes false
 	// again.
 	revoked bool
@@ -32,6 +36,19 @@ type leaseIssuer struct {
 
 func newLeaseIssuer(self string, inheritedMap *shardmap.Map) leaseIssuer {
 	return leaseIssuer{self: self, confirmedAt: map[string]time.Duration{}, barrierStart: -1, inheritedMap: inheritedMap}
+}
+
+// setServers sets the servers of the latest configuration.
+func (li *leaseIssuer) setServers(servers Servers) {
+	li.voters, li.nonvoters = slices.Clone(servers.Voters), slices.Clone(servers.Nonvoters)
+	if li.inheritedServers == nil {
+		li.inheritedServers = slices.Concat(li.voters, li.nonvoters)
+	}
+}
+
+// isConfigured reports whether the server is in the latest configuration.
+func (li *leaseIssuer) isConfigured(server string) bool {
+	return slices.Contains(li.voters, server) || slices.Contains(li.nonvoters, server)
 }
 
 // barrierApplied reports whether all entries of earlier leaders are applied.
@@ -91,6 +108,9 @@ func (li *leaseIssuer) mayGrant(in inputs, node *member, submittedCommit shardma
 	if !li.barrierApplied() || node.heartbeat.Goodbye || node.heartbeat.Gateway {
 		return false
 	}
+	if !li.isConfigured(node.heartbeat.Server) {
+		return false
+	}
 	if !hasRequiredAck(in, node, submittedCommit) || li.mayBeDuplicate(in, node) {
 		return false
 	}
@@ -123,10 +143,11 @@ func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) boo
 	return node.heartbeat.Acked >= node.leaseDeniedUntil
 }
 
-// mayBeDuplicate reports whether the process may be a second one under its node id, while the first
-// one may still have a lease of the previous leader. A process that has echoed a response of an
-// earlier leader is not a second one.
+// mayBeDuplicate reports whether another process under its node id may still have a lease of the
+// previous leader. A process is the only one if its server was in the configuration at the time of the
+// election, and it has echoed a response of an earlier leader.
 func (li *leaseIssuer) mayBeDuplicate(in inputs, node *member) bool {
 	oldLeasesMayRun := in.now-in.electedAt <= in.timing.LeaseExpiry()
-	return node.noInitialEcho && oldLeasesMayRun && li.inheritedMap.ShardCount(node.id) > 0
+	mayBeOther := node.noInitialEcho || !slices.Contains(li.inheritedServers, node.heartbeat.Server)
+	return mayBeOther && oldLeasesMayRun && li.inheritedMap.ShardCount(node.id) > 0
 }

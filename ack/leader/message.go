@@ -38,8 +38,8 @@ type (
 	BarrierFailed struct{}
 	// SubmitFailed reports that a submitted entry certainly did not enter the log.
 	SubmitFailed struct{}
-	// Voters reports the voting Raft servers of the latest configuration in this node's log.
-	Voters struct{ Servers []string }
+	// Servers reports the Raft servers of the latest configuration in this node's log.
+	Servers struct{ Voters, Nonvoters []string }
 	// CrashEvidence reports that the heartbeat connection of a boot broke, and that a redial
 	// was refused.
 	CrashEvidence struct {
@@ -87,7 +87,7 @@ func (StateApplied) message()      {}
 func (BarrierApplied) message()    {}
 func (BarrierFailed) message()     {}
 func (SubmitFailed) message()      {}
-func (Voters) message()            {}
+func (Servers) message()           {}
 func (CrashEvidence) message()     {}
 func (ReleasesReceived) message()  {}
 func (IdleShards) message()        {}

@@ -11,11 +11,12 @@ import (
 // leaderLoop is one leadership: its driver in a loop that handles one message at a time, and its
 // end of the log.
 type leaderLoop struct {
-	s      *Sim
-	node   *Node // the leader
-	term   uint64
-	driver *leader.Driver
-	voters []string // server names at the election, in ascending order
+	s         *Sim
+	node      *Node // the leader
+	term      uint64
+	driver    *leader.Driver
+	voters    []string // server names at the election, in ascending order
+	nonvoters []string // server names, in ascending order
 
 	inbox   []input       // messages that wait for the loop
 	running bool          // an iteration is scheduled
@@ -61,6 +62,20 @@ func (l *leaderLoop) Term() uint64 { return l.term }
 
 // Voters returns the voters at the election.
 func (l *leaderLoop) Voters() []string { return l.voters }
+
+// Nonvoters returns all other servers.
+func (l *leaderLoop) Nonvoters() []string {
+	if len(l.nonvoters) != len(l.s.nodes)-len(l.voters) { // a node has joined
+		l.nonvoters = nil
+		for _, node := range l.s.nodes {
+			if !slices.Contains(l.voters, node.server) {
+				l.nonvoters = append(l.nonvoters, node.server)
+			}
+		}
+		slices.Sort(l.nonvoters)
+	}
+	return l.nonvoters
+}
 
 // live reports whether this leadership has not ended.
 func (l *leaderLoop) live() bool { return l.s.leader == l && l.node.up }

@@ -226,12 +226,18 @@ func (r *Raft) Configuration() []Server { return r.current.Load().servers() }
 
 // Voters returns the IDs of the voters in Configuration, sorted. The caller must not modify the
 // result, which is shared.
-func (r *Raft) Voters() []string {
+func (r *Raft) Voters() []string { return r.cachedServers().voters }
+
+// Nonvoters is like Voters, for the servers that are not voters.
+func (r *Raft) Nonvoters() []string { return r.cachedServers().nonvoters }
+
+// cachedServers returns the servers in Configuration. It returns none if the Raft library has ended.
+func (r *Raft) cachedServers() *cachedVoters {
 	future := r.library().GetConfiguration()
 	if future.Error() != nil {
-		return nil
+		return &cachedVoters{}
 	}
-	return r.voterCache.votersOf(future.Configuration())
+	return r.voterCache.serversOf(future.Configuration())
 }
 
 // Shutdown stops the Raft library. It returns when its goroutines have ended, or when ctx ends, because
