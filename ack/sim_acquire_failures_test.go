@@ -142,6 +142,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 	for _, m := range members {
 		_, may := counts[m.ID]
 		switch {
+		case by.DrainsAll(m): // it keeps only shards that its app has failed to release, so its reports do not count
 		case slices.Contains(reports[m.ID].failed, s):
 			failed = append(failed, m.ID)
 		case may && (pin.Zone == "" || by.Zones[m.ID] == pin.Zone) && !isBarred(s, m, by):

@@ -226,6 +226,9 @@ func (w *world) checkNewOrphans(before, after *ack.State, e *logEntry) {
 		if isDrained || hb.Leaving || hb.Goodbye {
 			continue
 		}
+		if before.HasOpenProposal() && before.Proposed().Owner(move.Shard) != move.From && (!known || before.Restarting(move.From)) {
+			continue // the leader knows only what an earlier leader has decided in the open proposal
+		}
 		if !known || before.Restarting(move.From) || runs && !report.Unhealthy && report.Instances.Has(move.FromInstance) {
 			w.fail("services: %d takes shard %d from %s, which runs %s, for no node", after.Proposed().Epoch(), move.Shard, move.From, service.Name)
 		}

@@ -263,9 +263,16 @@ func (r stageRaft) Term() uint64 {
 // Voters returns the servers that voted for it.
 func (r stageRaft) Voters() []string { return r.l.voters }
 
-// Nonvoters returns the servers of all other nodes.
+// Nonvoters returns all other servers, such as another disk of a voter.
 func (r stageRaft) Nonvoters() []string {
-	return slices.DeleteFunc(r.s.voters(), func(server string) bool { return slices.Contains(r.l.voters, server) })
+	var others []string
+	for _, a := range r.s.actors {
+		if server := string(a.id) + "/d" + a.disk; !slices.Contains(r.l.voters, server) {
+			others = append(others, server)
+		}
+	}
+	slices.Sort(others)
+	return others
 }
 
 func (s *stage) voters() []string {

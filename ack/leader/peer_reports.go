@@ -140,7 +140,7 @@ func (ms *membership) chooseUnreachable(in inputs, nodes *memberTracker) shardma
 			// Its current process may not be eligible again yet.
 			owners++
 			excluded++
-		case !ms.mayOwnShards(in, node):
+		case !ms.mayOwnShards(in, node) || node.isHeldBack(in): // the next map does not contain it
 		default:
 			owners++
 			if in.isMember(id) && node.isReportedFor(in, in.timing.DeadAfter) && ms.isReportedMore(node, chosen) {

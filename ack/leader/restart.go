@@ -61,7 +61,7 @@ func (ms *membership) needsMapNow(in inputs, nodes *memberTracker) bool {
 	for _, member := range in.state.Proposed().Members() {
 		node := nodes.getOrCreate(member.ID)
 		willReturn := node.announcesRestart(in) || in.isRestarting(node)
-		if !willReturn && !ms.isEligible(in, node) {
+		if !willReturn && !ms.isEligible(in, node) && !ms.keepsAllShards(in, node) {
 			return true
 		}
 	}

@@ -23,6 +23,20 @@ func (ms *membership) keptShards(in inputs, nodes *memberTracker) (kept map[shar
 	return kept
 }
 
+// keepsAllShards reports whether a safe drain leaves all shards of the node at the node, so that no other map is
+// necessary.
+func (ms *membership) keepsAllShards(in inputs, node *member) bool {
+	if !in.state.Policy().DrainOptions[node.id].Safe || !ms.mayKeepShards(in, node) {
+		return false
+	}
+	for shard := range in.state.Proposed().Shards(node.id) {
+		if !node.heartbeat.KeepsAllShards && !slices.Contains(node.heartbeat.KeptShards, shard) {
+			return false
+		}
+	}
+	return true
+}
+
 // mayKeepShards reports whether an owner under a safe drain is certainly alive, and its app healthy.
 func (ms *membership) mayKeepShards(in inputs, node *member) bool {
 	drop, _ := in.state.Drop(node.id)
