@@ -102,6 +102,14 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 			options: chaos.Options{Nodes: 5},
 		},
 		{
+			bug: mutants.OtherService, faults: "^no fault$", find: []string{"wrong service"}, too: []string{"bad header", "failed", "not linearizable", "epoch at two nodes", "stale epoch", "two owners"},
+			options: chaos.Options{Nodes: 5, Services: services()},
+		},
+		{
+			name: "two owners in a service", bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "not linearizable", "failed", "truncated response"},
+			options: chaos.Options{Nodes: 5, Services: services(), Flags: []string{"--drain-timeout", "50ms"}},
+		},
+		{
 			// This is not a bug: the checker must find what the flag permits.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},
 			options: chaos.Options{Caches: true, Flags: []string{"--returns", "any"}},

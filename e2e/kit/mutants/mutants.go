@@ -46,6 +46,8 @@ const (
 	SiblingEpoch = "sibling-epoch"
 	// UnreachableOwner makes the leader ignore that most nodes cannot connect to an owner.
 	UnreachableOwner = "unreachable-owner"
+	// OtherService sends each request to the first service, as if all routes belonged to it.
+	OtherService = "other-service"
 )
 
 // edits returns the edits of the bugs, in this order, and then the edits that report
@@ -54,6 +56,10 @@ func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack/agent.Agent.acknowledgeDrained", "if a.options.Gate.CountRunning(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
 		after("ack/leader.membership.chooseUnreachable", "if !ms.reports.anyReported", ` || planted == "unreachable-owner"`),
+		after("keysource.Services.Match", "	search.in(s.anyHost)\n", `	if planted == "other-service" {
+		search.service = 0
+	}
+`),
 		{Decl: "node/router.Router.SwapTable", Old: "return proxyRoute(routing.Route(shard))", New: "return r.plantedRoute(proxyRoute(routing.Route(shard)), state.Committed(), shard)"},
 		before("node/router.Router.SetLease", "	if previous = time.Duration(r.leaseEnd.Swap(int64(end))); previous != end {\n", `	if planted == "no-lease" {
 		end = r.clock.Precise() + time.Hour
@@ -169,14 +175,14 @@ func reportPlantedBug(log zerolog.Logger) error {
 
 // Names returns the names of all bugs.
 func Names() []string {
-	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream, SiblingEpoch, UnreachableOwner}
+	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream, SiblingEpoch, UnreachableOwner, OtherService}
 }
 
 // Overlay writes the files of the overlay into dir and returns the argument of go build
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	files := overlay.New(root)
-	for _, pkg := range []string{"ack/agent", "ack/leader", "node/router", "proxy", "internal/cli"} {
+	for _, pkg := range []string{"ack/agent", "ack/leader", "keysource", "node/router", "proxy", "internal/cli"} {
 		files.Add(pkg+"/planted.go", fmt.Sprintf(plantedSource, path.Base(pkg), Variable))
 	}
 	files.Add("node/router/planted_epochs.go", routerSource)
