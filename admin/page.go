@@ -21,7 +21,7 @@ var web embed.FS
 
 // scripts returns the names of the scripts in the order of their definitions: each may use the previous ones.
 func scripts() []string {
-	return []string{"dom", "ask", "hash", "verdict", "nodes", "shards", "changes", "locate", "live"}
+	return []string{"dom", "ask", "hash", "verdict", "nodes", "services", "shards", "changes", "locate", "live"}
 }
 
 // page is the dashboard, which browsers get at /status. It is immutable.
@@ -45,7 +45,7 @@ func newPage() *page {
 	var script strings.Builder
 	script.WriteString("(() => {\n'use strict';\n")
 	for _, name := range scripts() {
-		script.WriteString(read(name + ".js"))
+		script.WriteString(withoutComments(read(name + ".js")))
 	}
 	script.WriteString("})();\n")
 	p := &page{
@@ -60,6 +60,18 @@ func newPage() *page {
 		"; require-trusted-types-for 'script'; trusted-types 'none'"
 	p.loginPage = p.render(view{Locked: true, Columns: columns(), Title: "Shardway", Severity: "none", Headline: "This admin port asks who is there"})
 	return p
+}
+
+// withoutComments returns a script without the lines that contain only a comment. Browsers do not need them, and the page
+// stays smaller. No string of a script may contain such a line.
+func withoutComments(script string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(script) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 // cspHash returns the hash source of a script or style for a Content-Security-Policy.

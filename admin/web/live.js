@@ -13,6 +13,7 @@ function show() {
   if (status === null) return;
   showVerdict(status);
   showNodes(status, running, sockets);
+  showServices();
   showShards(status);
   showChanges();
   showLocated();
@@ -23,9 +24,10 @@ function show() {
 async function refresh() {
   try {
     const st = await ask('/status');
-    if (st.epoch !== map.epoch || st.shards.moving > 0 || moving.size > 0) {
+    const isNew = st.epoch !== map.epoch || namesOf(st.services) !== namesOf(map.services);
+    if (isNew || st.shards.moving > 0 || moving.size > 0) {
       const moves = st.shards.moving > 0 ? (await ask('/v1/shards?state=moving')).shards : [];
-      takeMap(st.epoch === map.epoch ? map : await ask('/v1/map'), moves);
+      takeMap(isNew ? await ask('/v1/map') : map, moves);
     }
     if (status === null) unlocked();
     status = st;
@@ -37,11 +39,14 @@ async function refresh() {
   }
 }
 
+// namesOf returns the names of services as one text, to compare two lists.
+const namesOf = (list) => (list ?? []).map((s) => s.name).join(' ');
+
 function unlocked() {
   locked = false;
   $('unlock').hidden = true;
   $('cluster').hidden = false;
-  for (const s of document.querySelectorAll('.scripted')) s.hidden = s.id === 'changes';
+  for (const s of document.querySelectorAll('.scripted')) s.hidden = s.id === 'changes' || s.id === 'services';
   watchEvents();
 }
 
@@ -64,6 +69,7 @@ function census() {
   if (performance.now() - asked < slowly || locked) return;
   asked = performance.now();
   ask('/v1/running').then((list) => { running = list; show(); }, () => { running = null; });
+  askRunners().then(show, () => runners.clear());
   ask('/v1/websockets').then((list) => { sockets = list; show(); }, () => { sockets = null; });
 }
 

@@ -7,7 +7,7 @@ let fresh = new Set(); // what the last map has moved
 let silent = new Map(); // owners that do not serve, and why
 let at = -1; // the shard that the keyboard or the pointer is at
 let chosen = -1; // where it stays when the pointer leaves
-let field = { size: 0, columns: 1, ratio: 1, gap: 0 };
+let field = { first: 0, size: 0, columns: 1, ratio: 1, gap: 0 };
 const stories = new Map(); // shard → what /v1/shards/N said, in this epoch
 
 const ownerOf = (shard) => map.nodes[map.owners[shard]]?.id ?? '';
@@ -15,7 +15,7 @@ const ownerOf = (shard) => map.nodes[map.owners[shard]]?.id ?? '';
 // takeMap notes what another map has moved.
 function takeMap(next, moves) {
   if (next.epoch !== map.epoch) {
-    if (map.epoch > 0 && map.owners.length === next.owners.length) {
+    if (map.epoch > 0) {
       fresh = new Set(next.owners.flatMap((o, i) => ((next.nodes[o]?.id ?? '') !== ownerOf(i) ? [i] : [])));
     }
     stories.clear();
@@ -31,14 +31,16 @@ const named = (node, instance) => (node && instance ? `${node}/${instance}` : no
 function showShards(st) {
   const there = new Map(st.nodes.map((n) => [n.id, n]));
   silent = new Map(map.nodes.map(({ id }) => [id, there.has(id) ? there.get(id).unavailable : 'nothing is known of it']).filter(([, why]) => why));
-  const n = map.owners.length, dead = map.owners.filter((_, i) => ownerOf(i) !== '' && silent.has(ownerOf(i))).length;
-  const said = [`${n} in all`];
-  if (moving.size > 0) said.push(`${moving.size} moving`);
-  if (st.shards.orphaned > 0) said.push(`${st.shards.orphaned} orphaned`);
+  const { shards: n, name } = scope(), shown = map.owners.map((_, i) => i).filter(inScope);
+  const dead = shown.filter((i) => ownerOf(i) !== '' && silent.has(ownerOf(i))).length, inMotion = [...moving.keys()].filter(inScope).length;
+  const orphaned = name ? shown.filter((i) => ownerOf(i) === '').length : st.shards.orphaned, moved = [...fresh].filter(inScope).length;
+  const said = [name ? `${n} of service ${name}` : `${n} in all`];
+  if (inMotion > 0) said.push(`${inMotion} moving`);
+  if (orphaned > 0) said.push(`${orphaned} orphaned`);
   if (dead > 0) said.push(`${dead} unavailable (${silentOnes()})`);
-  if (fresh.size > 0) said.push(`${fresh.size} moved by epoch ${map.epoch}`);
+  if (moved > 0) said.push(`${moved} moved by epoch ${map.epoch}`);
   say($('shards-sum'), said.join(' · '));
-  $('shards').hidden = n === 0;
+  $('shards').hidden = map.owners.length === 0;
   drawShards();
   tell();
 }
@@ -58,19 +60,19 @@ function shape(n, width, height) {
 }
 
 function drawShards() {
-  const n = map.owners.length, canvas = $('canvas'), width = $('grid').clientWidth;
+  const { first, shards: n } = scope(), canvas = $('canvas'), width = $('grid').clientWidth;
   if (n === 0 || width === 0) return;
   const { size, columns } = shape(n, width, width < 600 ? 420 : 330);
   const ratio = window.devicePixelRatio || 1, px = Math.max(2, Math.floor(size * ratio));
-  field = { px, columns, ratio, gap: px >= 6 ? Math.max(1, Math.round(ratio)) : 0 };
+  field = { first, px, columns, ratio, gap: px >= 6 ? Math.max(1, Math.round(ratio)) : 0 };
   canvas.width = px * columns;
   canvas.height = px * Math.ceil(n / columns);
   canvas.style.width = `${canvas.width / ratio}px`;
   canvas.style.height = `${canvas.height / ratio}px`;
   const c = canvas.getContext('2d'), ink = { ...inks() };
-  for (let i = 0; i < n; i++) drawShard(c, i, ink);
-  for (const i of fresh) ring(c, i, ink.ink, Math.max(1, Math.round(ratio)));
-  if (at >= 0 && at < n) {
+  for (let i = first; i < first + n; i++) drawShard(c, i, ink);
+  for (const i of fresh) if (inScope(i)) ring(c, i, ink.ink, Math.max(1, Math.round(ratio)));
+  if (inScope(at)) {
     ring(c, at, ink.card, Math.round(5 * ratio), 2 * ratio);
     ring(c, at, ink.ink, Math.round(3 * ratio), 2 * ratio);
   }
@@ -81,8 +83,14 @@ function inks() {
   return { ink: v('--ink'), card: v('--card'), orphaned: v('--orphaned'), silent: v('--silent'), outage: v('--outage') };
 }
 
+// squareOf returns the corner and the size of the square of a shard.
+function squareOf(i) {
+  const { first, px, columns, gap } = field, place = i - first;
+  return { x: (place % columns) * px, y: Math.floor(place / columns) * px, s: px - gap };
+}
+
 function drawShard(c, i, ink) {
-  const { px, columns, gap } = field, x = (i % columns) * px, y = Math.floor(i / columns) * px, s = px - gap;
+  const { x, y, s } = squareOf(i), { px } = field;
   const owner = ownerOf(i), to = moving.get(i);
   c.globalAlpha = lit !== '' && owner !== lit && to !== lit ? 0.16 : 1;
   if (owner === '') {
@@ -152,10 +160,10 @@ function texture(c, pattern, x, y, s) {
 }
 
 function ring(c, i, colour, width, out = 0) {
-  const { px, columns, gap } = field, s = px - gap;
+  const { x, y, s } = squareOf(i);
   c.strokeStyle = colour;
   c.lineWidth = width;
-  c.strokeRect((i % columns) * px - out + width / 2 - (out ? width / 2 : 0), Math.floor(i / columns) * px - out + width / 2 - (out ? width / 2 : 0),
+  c.strokeRect(x - out + width / 2 - (out ? width / 2 : 0), y - out + width / 2 - (out ? width / 2 : 0),
     s + 2 * out - (out ? 0 : width), s + 2 * out - (out ? 0 : width));
 }
 
@@ -177,8 +185,8 @@ function tell() {
   const shard = at, text = storyOf(shard);
   say($('detail'), text);
   say($('cell'), text);
-  $('cell').setAttribute('aria-posinset', shard + 1);
-  $('cell').setAttribute('aria-setsize', map.owners.length);
+  $('cell').setAttribute('aria-posinset', shard - scope().first + 1);
+  $('cell').setAttribute('aria-setsize', scope().shards);
   clearTimeout(asking);
   if (!stories.has(shard)) asking = setTimeout(() => learn(shard, map.epoch), 150);
 }
@@ -186,7 +194,8 @@ function tell() {
 async function learn(shard, epoch) {
   let story = null;
   try {
-    story = await ask(`/v1/shards/${shard}`);
+    const s = serviceOf(shard);
+    story = await ask(s ? `/v1/shards/${shard - s.first}?service=${encodeURIComponent(s.name)}` : `/v1/shards/${shard}`);
   } catch { /* what is drawn is what is known */ }
   if (epoch !== map.epoch) return;
   stories.set(shard, story);
@@ -196,7 +205,7 @@ async function learn(shard, epoch) {
 function storyOf(shard) {
   const owner = ownerOf(shard), story = stories.get(shard), last = story?.moves.at(-1);
   const instance = story?.owner === owner ? story.instance : 0;
-  const said = [`Shard ${shard}: ${named(owner, instance) || 'orphaned'}`];
+  const said = [`${shardName(shard)}: ${named(owner, instance) || 'orphaned'}`];
   if (story && story.epoch > 0) said.push(`since epoch ${story.epoch}`);
   if (last) said.push(`${last.from ? `from ${named(last.from, last.from_instance)}` : 'its first owner'}, because: ${last.reason}`);
   if (moving.has(shard)) said.push(`moving to ${targets.get(shard) || 'no owner'}`);
@@ -207,9 +216,9 @@ function storyOf(shard) {
 }
 
 function shardAt(e) {
-  const box = $('canvas').getBoundingClientRect(), { px, columns, ratio } = field;
-  const x = Math.floor((e.clientX - box.left) * ratio / px), y = Math.floor((e.clientY - box.top) * ratio / px), i = y * columns + x;
-  return x >= 0 && x < columns && y >= 0 && i < map.owners.length ? i : -1;
+  const box = $('canvas').getBoundingClientRect(), { first, px, columns, ratio } = field;
+  const x = Math.floor((e.clientX - box.left) * ratio / px), y = Math.floor((e.clientY - box.top) * ratio / px), i = first + y * columns + x;
+  return x >= 0 && x < columns && y >= 0 && inScope(i) ? i : -1;
 }
 
 $('canvas').addEventListener('pointermove', (e) => {
@@ -224,16 +233,16 @@ $('canvas').addEventListener('pointerleave', () => {
   if (chosen >= 0) goTo(chosen, false);
 });
 $('grid').addEventListener('focus', () => {
-  if (at < 0) goTo(0, true);
+  if (at < 0) goTo(scope().first, true);
 });
 $('grid').addEventListener('keydown', (e) => {
-  const n = map.owners.length, w = field.columns;
+  const { first, shards } = scope(), w = field.columns;
   const to = {
-    ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + w, ArrowUp: at - w, PageDown: at + 8 * w, PageUp: at - 8 * w, Home: 0, End: n - 1,
+    ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + w, ArrowUp: at - w, PageDown: at + 8 * w, PageUp: at - 8 * w, Home: first, End: first + shards - 1,
   }[e.key];
   if (to === undefined || e.altKey || e.ctrlKey || e.metaKey) return;
   e.preventDefault();
-  if (to >= 0 && to < n) goTo(to, true);
+  if (inScope(to)) goTo(to, true);
 });
 new ResizeObserver(() => drawShards()).observe($('grid'));
 dark.addEventListener('change', () => drawShards());

@@ -48,6 +48,8 @@ func TestPageInABrowser(t *testing.T) {
 	t.Run("counts sockets", l.websocketCounts)
 	t.Run("fits a phone", l.fitsAPhone)
 	t.Run("shows moves", l.showsPendingMoves)
+	t.Run("shows services", l.showsServices)
+	t.Run("shows no services without a list", l.showsNoServices)
 	t.Run("requires a token", l.requiresToken)
 	t.Run("shows that its data is outdated", l.showsOutdatedData)
 }

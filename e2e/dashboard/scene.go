@@ -134,6 +134,15 @@ func (s *Scene) AddFindings(all ...diagnosis.Finding) {
 	s.Change(func(*api.Status) { s.findings = all })
 }
 
+// Orphan takes the owners of shards away.
+func (s *Scene) Orphan(shards ...int) {
+	s.Change(func(*api.Status) {
+		for _, shard := range shards {
+			s.owners[shard] = -1
+		}
+	})
+}
+
 // Fail makes a node fail. The proposed map gives its shards to the other nodes.
 func (s *Scene) Fail(node int) {
 	s.Change(func(status *api.Status) {
