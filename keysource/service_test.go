@@ -2,6 +2,7 @@ package keysource_test
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -270,7 +271,7 @@ func FuzzServiceOfPath(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, target := range []string{"/chat/search;x", "/CHAT/../search", "//chat%2Fsearch", "/Files/old/..;/x", `/search\..\chat`, "/chat/%2e%2e"} {
+	for _, target := range []string{"/chat/search;x", "/CHAT/../search", "//chat%2Fsearch", "/Files/old/..;/x", `/search\..\chat`, "/chat/%2e%2e", "/chat%00/x", "/search%3f;x", "/ch%00at%23"} {
 		f.Add("example.com", target)
 		f.Add("a.eu.example.com", target)
 	}
@@ -286,7 +287,11 @@ func FuzzServiceOfPath(f *testing.F) {
 		if again, ok := keysource.HostName(nil, name); !ok || string(again) != string(name) || strings.ToLower(string(name)) != string(name) {
 			t.Fatalf("host %q is %q, and then %q", host, name, again)
 		}
-		for i, reader := range pathReaders {
+		readers := pathReaders
+		if !strings.ContainsAny(target, "?#\x00") { // no request path contains them
+			readers = slices.Concat(pathReaders, endingReaders)
+		}
+		for i, reader := range readers {
 			for _, foldCase := range []bool{false, true} {
 				if got := referenceMatch(list, string(name), reader(target), foldCase); got != result {
 					t.Fatalf("%q %q belongs to %s, and for reader %d (case %v) to %s", host, target, result, i, foldCase, got)
@@ -294,6 +299,28 @@ func FuzzServiceOfPath(f *testing.F) {
 			}
 		}
 	})
+}
+
+// endingReaders are ways in which apps find the end of a path that they have decoded.
+var endingReaders = []func(string) []string{
+	// A string in C ends at NUL.
+	func(p string) []string { return strings.Split(cutAt(percentDecode(p), "\x00"), "/") },
+	func(p string) []string { return strings.Split(path.Clean(cutAt(percentDecode(p), "\x00")), "/") },
+	// The decoded path is parsed as a URL again.
+	func(p string) []string { return strings.Split(cutAt(percentDecode(p), "?#"), "/") },
+	func(p string) []string {
+		return mapSegments(strings.Split(cutAt(percentDecode(p), "?#"), "/"), stripParameters)
+	},
+	// NUL is removed.
+	func(p string) []string { return strings.Split(strings.ReplaceAll(percentDecode(p), "\x00", ""), "/") },
+}
+
+// cutAt returns the part of text before the first of some characters.
+func cutAt(text, characters string) string {
+	if end := strings.IndexAny(text, characters); end >= 0 {
+		return text[:end]
+	}
+	return text
 }
 
 // referenceMatch returns the name of the service of a path that an app has split into segments.
