@@ -34,7 +34,7 @@ func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) (err er
 		}
 		return nil
 	}
-	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
+	if _, err = strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
 		return badParam("hash", args.Hash, "is not a key hash: give 16 hexadecimal digits")
 	}
 	action.Hash = args.Hash

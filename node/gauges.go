@@ -111,7 +111,7 @@ func (g gauges) hasServices() bool { return g.services != nil }
 // serviceOf returns the service that an app instance runs.
 func (g gauges) serviceOf(instance int) string {
 	for name, instances := range g.services {
-		if instances.Has(uint8(instance)) { //nolint:gosec // at most shardmap.MaxInstances
+		if instances.Has(uint8(instance)) {
 			return name
 		}
 	}

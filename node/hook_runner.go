@@ -156,13 +156,19 @@ func (h *hookRunner) logFailedRelease(call *ackagent.HookCall, result *ackagent.
 	switch count := h.countFailedRelease(call.Map); {
 	case count <= maxWarned:
 		shards, reason := failedShards(call, result)
-		line := h.log.Warn().Uint64("epoch", uint64(call.Map))
-		if call.Service != "" {
-			line = line.Str("service", call.Service)
-		}
-		line.Str("shards", shardmap.FormatShards(shards)).Str("reason", reason).Msg("release failed")
+		h.log.Warn().Uint64("epoch", uint64(call.Map)).Func(logService(call.Service)).Str("shards", shardmap.FormatShards(shards)).Str("reason", reason).Msg("release failed")
 	case count == maxWarned+1:
 		h.log.Warn().Uint64("epoch", uint64(call.Map)).Msg("more releases failed")
+	}
+}
+
+// logService returns a function that adds the name of a service to a log line. Without services, the name is empty, and
+// the line has no such field.
+func logService(name string) func(*zerolog.Event) {
+	return func(line *zerolog.Event) {
+		if name != "" {
+			line.Str("service", name)
+		}
 	}
 }
 

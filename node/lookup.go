@@ -15,7 +15,7 @@ func (n *Node) ID() string { return string(n.self) }
 
 // Place is the shard of a key and its owner.
 type Place struct {
-	Shard shardmap.Shard // number within the service default
+	Shard shardmap.Shard  // number within the service default
 	Owner shardmap.NodeID // empty means that the shard has no owner
 	Epoch uint64          // the ownership epoch; zero means that the shard has no owner
 }

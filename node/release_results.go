@@ -189,11 +189,7 @@ func (a *agent) reportReleasesOf(service ack.Service, failed []ackagent.ReleaseE
 		shards = append(shards, release.Shard-service.First)
 	}
 	first := failed[0]
-	line := a.log.Warn()
-	if service.Name != "" {
-		line = line.Str("service", service.Name)
-	}
-	line.Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("reason", first.Reason).Msg("shards moved without release")
+	a.log.Warn().Func(logService(service.Name)).Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("reason", first.Reason).Msg("shards moved without release")
 	if a.recordEvent == nil {
 		return
 	}

@@ -117,14 +117,14 @@ func TestKeysAreMarkedWithinTheirService(t *testing.T) {
 	policy := &ack.Policy{Quarantined: map[ack.KeyFingerprint]ack.Quarantine{}}
 	for service, first := range map[string]shardmap.Shard{"chat": 0, "search": 8} {
 		sv, _ := state.Service(service)
-		shard, hash, err := h.Mark(service, "tea")
-		if want := first + shardmap.ShardOf("tea", sv.Shards); err != nil || shardmap.Shard(shard) != want || len(hash) != 16 {
-			t.Errorf("%s: shard %d, hash %s, %v, want shard %d", service, shard, hash, err, want)
+		shard, hash, markErr := h.Mark(service, "tea")
+		if want := first + shardmap.ShardOf("tea", sv.Shards); markErr != nil || shardmap.Shard(shard) != want || len(hash) != 16 {
+			t.Errorf("%s: shard %d, hash %s, %v, want shard %d", service, shard, hash, markErr, want)
 		}
 		policy.Quarantined[ack.KeyFingerprint{Shard: shardmap.Shard(shard), Hash: shardkey.Hash(h.Key(), []byte("tea"))}] = ack.Quarantine{}
 	}
 	for _, service := range []string{"", "default", "mail"} {
-		if _, _, err := h.Mark(service, "tea"); err == nil || !strings.Contains(err.Error(), "give one of chat, search") {
+		if _, _, err = h.Mark(service, "tea"); err == nil || !strings.Contains(err.Error(), "give one of chat, search") {
 			t.Errorf("service %q: %v", service, err)
 		}
 	}

@@ -54,11 +54,11 @@ func NewHooks(services ...string) *Hooks {
 	}
 	m := &Hooks{
 		hasServices: len(services) > 0,
-		durations: prometheus.NewHistogramVec(durationOpts("hook_duration_seconds", "Time that a hook call to the app took, by type of the hook and result."), labels("type", "result")),
-		shards:    vec("hook_shards_total", "Total number of shards in hook calls to the app, repeated calls included, by type of the hook."),
-		noteBytes: vec("hook_note_bytes_total", "Bytes of notes about shards in hook calls, by type of the hook: returned by release calls, and passed to acquire calls."),
-		retries:   vec("hook_retries_total", "Total number of hook calls to the app that repeat a failed call for a shard, by type of the hook."),
-		failed:    map[shardmap.Shard]failedCall{},
+		durations:   prometheus.NewHistogramVec(durationOpts("hook_duration_seconds", "Time that a hook call to the app took, by type of the hook and result."), labels("type", "result")),
+		shards:      vec("hook_shards_total", "Total number of shards in hook calls to the app, repeated calls included, by type of the hook."),
+		noteBytes:   vec("hook_note_bytes_total", "Bytes of notes about shards in hook calls, by type of the hook: returned by release calls, and passed to acquire calls."),
+		retries:     vec("hook_retries_total", "Total number of hook calls to the app that repeat a failed call for a shard, by type of the hook."),
+		failed:      map[shardmap.Shard]failedCall{},
 	}
 	if !m.hasServices {
 		services = []string{""}
