@@ -33,8 +33,12 @@ func drain(ln net.Listener) []net.Conn {
 }
 
 // handshakeWait is how long acceptBacklog waits for TCP handshakes in progress. It exceeds the round-trip time of
-// most clients. Clients whose SYN arrives in the meantime are refused a second later.
+// most clients. Clients whose SYN arrives in the meantime are refused a second later, so acceptBacklog does not
+// wait if there is no such handshake.
 const handshakeWait = 50 * time.Millisecond
+
+// handshakePoll is how often acceptBacklog checks whether handshakes are still in progress.
+const handshakePoll = 2 * time.Millisecond
 
 // acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening socket (on
 // Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A connection that the kernel
@@ -51,13 +55,17 @@ func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 		if dropSYNs(int(fd)) != nil {
 			deadline = time.Now() // without the filter, new handshakes keep starting, and waiting would not save them from a reset
 		}
-		for {
+		for isLast := false; ; {
 			accepted, _, err := syscall.Accept(int(fd))
 			switch {
 			case err == nil:
 				fds = append(fds, accepted)
 			case err == syscall.EINTR || err == syscall.ECONNABORTED:
-			case err == syscall.EAGAIN && awaitReadable(int(fd), deadline):
+			case err == syscall.EAGAIN && !isLast:
+				// A handshake may have ended since the last accept, so accept once more if none is in progress.
+				if isLast = !time.Now().Before(deadline) || !hasHandshakes(int(fd)); !isLast {
+					awaitReadable(int(fd), handshakePoll)
+				}
 			default:
 				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // an error does not matter, because the socket is closed next
 				return
@@ -67,13 +75,8 @@ func acceptBacklog(ln net.Listener, wait time.Duration) (fds []int) {
 	return fds
 }
 
-// awaitReadable waits until a file descriptor is readable. It returns false at the deadline.
-func awaitReadable(fd int, deadline time.Time) bool {
+// awaitReadable waits until a file descriptor is readable, at most for the given time.
+func awaitReadable(fd int, atMost time.Duration) {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(poll, max(0, int(time.Until(deadline).Milliseconds())))
-		if err != unix.EINTR {
-			return err == nil && n > 0
-		}
-	}
+	_, _ = unix.Poll(poll, int(atMost.Milliseconds())) // the caller accepts again in any case
 }

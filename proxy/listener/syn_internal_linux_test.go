@@ -109,8 +109,9 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 	}
 }
 
-// A handshake that has begun when a listener ends is completed. The listener first drops the last segment
-// of the handshake, so that the client is connected before the server. The client's first byte then ends it.
+// A handshake that has begun when a listener ends is completed, and the listener ends as soon as none is in progress.
+// The listener first drops the last segment of the handshake, so that the client is connected before the server. The
+// client's first byte then ends the handshake.
 func TestEndingListenerAwaitsHandshakes(t *testing.T) {
 	ln := listenTCP(t, "127.0.0.1:0")
 	const flagsOffset, syn = 13, 0x02
@@ -128,13 +129,15 @@ func TestEndingListenerAwaitsHandshakes(t *testing.T) {
 		t.Fatal(err, attached)
 	}
 	before := filterLength(t, raw)
+	wantHandshakes(t, raw, false)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
+	wantHandshakes(t, raw, true)
 	accepted := make(chan []int, 1)
-	go func() { accepted <- acceptBacklog(ln, time.Minute) }()
+	go func() { accepted <- acceptBacklog(ln, time.Hour) }()
 	for filterLength(t, raw) == before {
 		runtime.Gosched()
 	}
@@ -145,13 +148,21 @@ func TestEndingListenerAwaitsHandshakes(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection ended with %v", err)
 	}
-	_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RD) }) // so that no further handshake is awaited
 	fds := <-accepted
 	for _, fd := range fds {
 		_ = syscall.Close(fd)
 	}
 	if len(fds) != 1 {
 		t.Errorf("%d connections accepted, want the one whose handshake was in progress", len(fds))
+	}
+}
+
+// wantHandshakes checks whether handshakes with a listener are in progress.
+func wantHandshakes(t *testing.T, raw syscall.RawConn, want bool) {
+	t.Helper()
+	got := false
+	if err := raw.Control(func(fd uintptr) { got = hasHandshakes(int(fd)) }); err != nil || got != want {
+		t.Errorf("handshakes in progress: %v, %v, want %v", got, err, want)
 	}
 }
 
