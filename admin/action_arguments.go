@@ -25,6 +25,7 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	}
 	action := api.Action{
 		Verb:           verb,
+		Service:        args.Service,
 		Node:           args.Node,
 		To:             args.To,
 		Force:          args.Force,
@@ -50,10 +51,9 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 	case api.Weigh:
 		action.Weight, err = readWeight(args)
 	case api.Pin:
-		action.Shard, err = s.shardArgument(args)
-		err = cmp.Or(err, checkPinTarget(args))
+		err = cmp.Or(s.setShard(&action, args), checkPinTarget(args))
 	case api.Unpin:
-		action.Shard, err = s.shardArgument(args)
+		err = s.setShard(&action, args)
 	case api.Quarantine, api.Lift:
 		err = s.readKeyArgument(&action, args)
 	case api.Drain:
@@ -62,6 +62,8 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		if args.Reason == "" {
 			err = missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
 		}
+	case api.AddService, api.RemoveService:
+		err = s.readServiceArguments(&action, args)
 	case api.SetRole:
 		err = checkRole(args)
 	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted, api.MarkFailed, api.ClearRole:
@@ -163,24 +165,31 @@ func readWeight(args api.Arguments) (uint32, error) {
 	return uint32(*args.Weight), nil
 }
 
-// shardArgument returns the shard that the arguments specify by number or by key.
-func (s *Server) shardArgument(args api.Arguments) (uint32, error) {
-	shards := s.api.Cluster.Map().Shards
+// setShard sets the shard and the service of an action from the number of a shard, or from a key. The action has no
+// service if the cluster has no list of services.
+func (s *Server) setShard(action *api.Action, args api.Arguments) error {
+	shardMap := s.api.Cluster.Map()
 	switch {
 	case args.Shard != nil && args.Key != nil:
-		return 0, conflicting("key", *args.Key, "shard")
+		return conflicting("key", *args.Key, "shard")
 	case args.Key != nil && *args.Key == "":
-		return 0, emptyKeyProblem()
+		return emptyKeyProblem()
 	case args.Shard == nil && args.Key == nil:
-		return 0, missing("shard", `say which shard, or whose key, as in {"shard":7} or ?key=alice`)
-	case shards < 1:
-		return 0, problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
-	case args.Key != nil:
-		return uint32(shardmap.ShardOf(*args.Key, shards)), nil
-	case *args.Shard >= uint64(shards):
-		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is not a shard of this cluster: give a number from 0 to %d", shards-1))
+		return missing("shard", `say which shard, or whose key, as in {"shard":7} or ?key=alice`)
+	case shardMap.Shards < 1:
+		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	return uint32(*args.Shard), nil
+	service, err := findService(&shardMap, args.Service)
+	if err != nil {
+		return err
+	}
+	if args.Key != nil {
+		action.Shard = uint32(shardmap.ShardOf(*args.Key, service.Shards))
+	} else if action.Shard, err = shardInRange(&shardMap, service, *args.Shard); err != nil {
+		return err
+	}
+	action.Service = serviceName(&shardMap, service)
+	return nil
 }
 
 // emptyKeyProblem returns the error for an empty key.
@@ -203,6 +212,7 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 		return api.Arguments{}, err
 	}
 	args := api.Arguments{
+		Service:        params.get("service"),
 		Node:           params.get("node"),
 		To:             params.get("to"),
 		For:            params.get("for"),
@@ -227,6 +237,9 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 		args.Fallbacks = strings.Split(list, ",")
 	}
 	if args.Weight, err = params.optionalNumber("weight"); err != nil {
+		return args, err
+	}
+	if args.Shards, err = params.optionalNumber("shards"); err != nil {
 		return args, err
 	}
 	args.Shard, err = params.optionalNumber("shard")

@@ -41,7 +41,9 @@ func (s *Server) actionEndpoint(verb api.Verb) endpoint {
 func describeAction(action api.Action) string {
 	words := []string{action.Verb.String()}
 	if action.Verb == api.Pin || action.Verb == api.Unpin || action.Hash != "" {
-		words = append(words, fmt.Sprintf("shard %d", action.Shard))
+		words = append(words, describeShard(action))
+	} else if action.Service != "" {
+		words = append(words, action.Service)
 	}
 	for _, word := range slices.Concat([]string{action.Hash, action.Node}, action.Fallbacks, []string{action.Zone, action.For}) {
 		if word != "" {
@@ -53,6 +55,9 @@ func describeAction(action api.Action) string {
 	}
 	if action.Verb == api.Weigh {
 		words = append(words, strconv.FormatUint(uint64(action.Weight), 10))
+	}
+	if action.Verb == api.AddService {
+		words = append(words, fmt.Sprintf("with %d shards", action.Shards))
 	}
 	if action.IdleFirst != "" {
 		words = append(words, "idle-first "+action.IdleFirst)

@@ -168,14 +168,14 @@ func TestLogContainsRequestedAction(t *testing.T) {
 // Each verb is encoded as its word, because the request to the leader contains it as text. An invalid
 // verb or another word is an error.
 func TestVerbTextRoundTrips(t *testing.T) {
-	for v := api.Remove; v <= api.MarkFailed; v++ {
+	for v := api.Remove; v <= api.RemoveService; v++ {
 		var back api.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.MarkFailed + 1: fmt.Sprintf("Verb(%d)", api.MarkFailed+1)} {
+	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.RemoveService + 1: fmt.Sprintf("Verb(%d)", api.RemoveService+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}

@@ -12,9 +12,12 @@ func (s *Server) warningOf(action api.Action) string {
 	if action.Verb != api.Pin || action.Node == "" {
 		return ""
 	}
-	owner := ""
-	if shards := s.api.Cluster.Shards().Shards; int(action.Shard) < len(shards) {
-		owner = shards[action.Shard].Owner
+	owner, index, shardMap := "", int(action.Shard), s.api.Cluster.Map()
+	if service, err := findService(&shardMap, action.Service); err == nil {
+		index += int(service.First)
+	}
+	if shards := s.api.Cluster.Shards().Shards; index < len(shards) {
+		owner = shards[index].Owner
 	}
 	return pinWarning(action, owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy())
 }
@@ -26,7 +29,7 @@ func pinWarning(action api.Action, owner string, nodes []api.Node, policy api.Po
 	if state == "" {
 		return ""
 	}
-	until := fmt.Sprintf("node %q %s: until it can own shards, shard %d ", action.Node, state, action.Shard)
+	until := fmt.Sprintf("node %q %s: until it can own shards, %s ", action.Node, state, describeShard(action))
 	for _, fallback := range action.Fallbacks {
 		if pinState(fallback, owner, nodes, policy) == "" {
 			return until + fmt.Sprintf("belongs to node %q, the next node of the pin, and then moves to node %q", fallback, action.Node)

@@ -43,7 +43,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 
 // shards responds with the list of shards. The parameters node and state select shards.
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
-	values, err := query(r, "node", "state")
+	values, err := query(r, "service", "node", "state")
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,15 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+	}
+	if values.has("service") {
+		shardMap := s.api.Cluster.Map()
+		service, err := findService(&shardMap, values.get("service"))
+		if err != nil {
+			return err
+		}
+		end := service.First + uint32(service.Shards)
+		rows = filterRows(rows, func(x api.Shard) bool { return x.Shard >= service.First && x.Shard < end })
 	}
 	if state := values.get("state"); values.has("state") {
 		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}

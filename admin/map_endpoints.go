@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -73,7 +74,7 @@ func (s *Server) committedMap() api.Map {
 
 // locate returns the shard and the owner of a key, by the map that /v1/map returns.
 func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
-	values, err := query(r, "key")
+	values, err := query(r, "key", "service", "host", "path")
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,16 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	if shardMap.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	location := api.Location{Key: values.get("key"), Epoch: shardMap.Epoch}
-	location.Shard = uint32(shardmap.ShardOf(location.Key, shardMap.Shards))
+	service, err := s.locateService(&shardMap, values)
+	if err != nil {
+		return err
+	}
+	location := api.Location{Key: values.get("key"), Epoch: shardMap.Epoch, Service: serviceName(&shardMap, service)}
+	inService := uint32(shardmap.ShardOf(location.Key, service.Shards))
+	location.Shard = service.First + inService
+	if location.Service != "" {
+		location.ServiceShard = &inService
+	}
 	if owner, ok := ownerOf(&shardMap, location.Shard); ok {
 		location.Owner, location.Endpoint = owner.ID, owner.HTTP
 	}
@@ -99,6 +108,29 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 		location.StaleReturn, location.Instance = all[location.Shard].StaleReturn, all[location.Shard].Instance
 	}
 	return writeJSON(w, location)
+}
+
+// locateService returns the service of a request to /v1/locate: the parameter service, or the service of the host
+// and the path.
+func (s *Server) locateService(shardMap *api.Map, values params) (api.MapService, error) {
+	isByRoute := values.has("host") || values.has("path")
+	switch {
+	case !isByRoute:
+		return findService(shardMap, values.get("service"))
+	case values.has("service"):
+		return api.MapService{}, conflicting("service", values.get("service"), "host or path")
+	case s.api.Services == nil:
+		return api.MapService{}, problem.New(problem.NotFound, "this node has no routes of services")
+	}
+	path := cmp.Or(values.get("path"), "/")
+	if !strings.HasPrefix(path, "/") {
+		return api.MapService{}, badParam("path", path, "does not begin with a slash: give the path of a request, such as /chat/1")
+	}
+	name, err := s.api.Services.ServiceOf(values.get("host"), path)
+	if err != nil {
+		return api.MapService{}, err
+	}
+	return findService(shardMap, name)
 }
 
 // ownerOf returns the owner of a shard. ok is false if the shard is orphaned.

@@ -29,7 +29,10 @@ func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) (err er
 	case args.Key != nil && s.api.Cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		if action.Shard, action.Hash, err = s.api.Keys.Mark("", *args.Key); err != nil {
+		if err = s.setShard(action, args); err != nil {
+			return err
+		}
+		if _, action.Hash, err = s.api.Keys.Mark(action.Service, *args.Key); err != nil {
 			return problem.New(problem.BadRequest, err.Error())
 		}
 		return nil
@@ -38,6 +41,5 @@ func (s *Server) readKeyArgument(action *api.Action, args api.Arguments) (err er
 		return badParam("hash", args.Hash, "is not a key hash: give 16 hexadecimal digits")
 	}
 	action.Hash = args.Hash
-	action.Shard, err = s.shardArgument(args)
-	return err
+	return s.setShard(action, args)
 }

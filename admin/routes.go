@@ -33,6 +33,7 @@ func (s *Server) routes() http.Handler {
 	get("/readyz", readyz(s.api.Cluster))
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
+	get("/v1/services", s.services)
 	get("/v1/shards", s.limitLists(s.shards))
 	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
@@ -48,7 +49,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for verb := api.Remove; verb <= api.MarkFailed; verb++ {
+	for verb := api.Remove; verb <= api.RemoveService; verb++ {
 		if verb != api.Drain {
 			post("/v1/"+verb.String(), s.actionEndpoint(verb))
 		}
@@ -125,6 +126,10 @@ func asProblem(err error) *problem.Problem {
 		return problem.New(problem.NoLeader, err.Error())
 	case errors.Is(err, api.ErrUnknownNode):
 		return problem.New(problem.UnknownNode, err.Error())
+	case errors.Is(err, api.ErrUnknownService):
+		return problem.New(problem.UnknownService, err.Error())
+	case errors.Is(err, api.ErrServiceInUse):
+		return problem.New(problem.ServiceInUse, err.Error())
 	case errors.Is(err, api.ErrInvalid):
 		return problem.New(problem.BadRequest, err.Error())
 	case errors.Is(err, api.ErrRefused):

@@ -14,7 +14,8 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 	if s.api.History == nil {
 		return problem.New(problem.NotFound, "this node remembers no moves")
 	}
-	if _, err := query(r); err != nil {
+	values, err := query(r, "service")
+	if err != nil {
 		return err
 	}
 	all := s.api.Cluster.Shards().Shards
@@ -22,6 +23,18 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 	number, err := strconv.ParseUint(given, 10, 32)
 	if err != nil {
 		return badParam("shard", given, "is not a whole number: give a value such as 17")
+	}
+	shardMap := s.api.Cluster.Map()
+	if len(shardMap.Services) > 0 || values.has("service") {
+		service, err := findService(&shardMap, values.get("service"))
+		if err != nil {
+			return err
+		}
+		inService, err := shardInRange(&shardMap, service, number)
+		if err != nil {
+			return err
+		}
+		number = uint64(service.First + inService)
 	}
 	if number >= uint64(len(all)) {
 		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", number, describeShardRange(len(all)))

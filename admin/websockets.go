@@ -47,7 +47,7 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 }
 
 func breakArgumentNames() []string {
-	return []string{"move_test", "all", "key", "shard", "gap", "reason"}
+	return []string{"move_test", "all", "service", "key", "shard", "gap", "reason"}
 }
 
 // readSocketBreak parses the selection and describes it for the log, which must not contain keys.
@@ -61,18 +61,25 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 	if args.All {
 		return selection, "", nil
 	}
-	shard, err := s.shardArgument(api.Arguments{Key: args.Key, Shard: args.Shard})
-	if err != nil {
+	var action api.Action
+	if err = s.setShard(&action, api.Arguments{Service: args.Service, Key: args.Key, Shard: args.Shard}); err != nil {
 		return selection, "", err
 	}
+	shard := describeShard(action)
 	if args.Key == nil {
-		selection.Shard = &shard
-		return selection, fmt.Sprintf(" of shard %d", shard), nil
+		shardMap := s.api.Cluster.Map()
+		service, err := findService(&shardMap, action.Service)
+		if err != nil {
+			return selection, "", err
+		}
+		index := service.First + action.Shard
+		selection.Shard = &index
+		return selection, " of " + shard, nil
 	}
-	description = fmt.Sprintf(" of a key of shard %d", shard)
+	description = " of a key of " + shard
 	if s.api.Keys != nil {
-		if _, hash, markErr := s.api.Keys.Mark("", *args.Key); markErr == nil {
-			description = fmt.Sprintf(" of key_hash %s of shard %d", hash, shard)
+		if _, hash, markErr := s.api.Keys.Mark(action.Service, *args.Key); markErr == nil {
+			description = fmt.Sprintf(" of key_hash %s of %s", hash, shard)
 		}
 	}
 	return selection, description, nil

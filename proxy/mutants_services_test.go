@@ -50,11 +50,11 @@ func mutantsOfServices() []mutant {
 		},
 		{
 			rule: "a path of two services is refused", found: "TestAmbiguousServicesAreRejected",
-			edits: in("proxy/shardkey.Extractor.findService", "case !unambiguous:", "case !unambiguous && !PLANTED:"),
+			edits: in("proxy/shardkey.services.find", "case !unambiguous:", "case !unambiguous && !PLANTED:"),
 		},
 		{
 			rule: "an invalid host is refused", found: "TestAmbiguousServicesAreRejected",
-			edits: in("proxy/shardkey.Extractor.findService", "if !ok {", "if !ok && !PLANTED {"),
+			edits: in("proxy/shardkey.services.find", "if !ok {", "if !ok && !PLANTED {"),
 		},
 		{
 			rule: "a generated key belongs to a shard of its service", found: "TestMintedKeysBelongToTheirService",

@@ -41,6 +41,10 @@ const (
 	// MarkFailed excludes a node from the map as if it had failed, until Uncordon. The node remains a
 	// member of the cluster.
 	MarkFailed
+	// AddService adds a service with its own range of shards. RemoveService removes a service that no node
+	// runs and whose shards have no owner.
+	AddService
+	RemoveService
 )
 
 // verbSpec describes a verb.
@@ -61,17 +65,20 @@ func verbSpecs() []verbSpec {
 		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
 		Resume:   {"resume", nil, `{}`},
 		Weigh:    {"weight", []string{"node", "weight"}, `{"node":"n3","weight":2}`},
-		Pin:      {"pin", []string{"shard", "key", "node", "fallbacks", "zone"}, `{"key":"alice","node":"n3"}`},
-		Unpin:    {"unpin", []string{"shard", "key"}, `{"key":"alice"}`},
+		Pin:      {"pin", []string{"service", "shard", "key", "node", "fallbacks", "zone"}, `{"key":"alice","node":"n3"}`},
+		Unpin:    {"unpin", []string{"service", "shard", "key"}, `{"key":"alice"}`},
 
-		Quarantine: {"quarantine", []string{"key", "hash", "shard", "for"}, `{"key":"alice","for":"1h"}`},
-		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
+		Quarantine: {"quarantine", []string{"service", "key", "hash", "shard", "for"}, `{"key":"alice","for":"1h"}`},
+		Lift:       {"lift", []string{"service", "key", "hash", "shard"}, `{"key":"alice"}`},
 
 		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
 		SetRole:      {"set-role", []string{"role"}, `{"role":"app"}`},
 		ClearRole:    {"clear-role", nil, `{}`},
 		Rebalance:    {"rebalance", nil, `{"reason":"new hardware"}`},
 		MarkFailed:   {"mark-failed", []string{"node"}, `{"node":"n3"}`},
+
+		AddService:    {"add-service", []string{"service", "shards"}, `{"service":"chat","shards":64}`},
+		RemoveService: {"remove-service", []string{"service"}, `{"service":"chat"}`},
 	}
 }
 
@@ -153,7 +160,13 @@ type Action struct {
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
 	// Weight is the weight that Weigh sets. Zero restores the configured weight of the node.
 	Weight uint32 `json:"weight,omitempty"`
-	// Shard is the shard of Pin and Unpin, or the shard of the key of Quarantine and Lift.
+	// Service is the service of AddService and RemoveService, or the service that has the Shard. It is empty in
+	// a cluster without a list of services.
+	Service string `json:"service,omitempty"`
+	// Shards is the number of shards of AddService.
+	Shards uint32 `json:"shards,omitempty"`
+	// Shard is the shard of Pin and Unpin, or the shard of the key of Quarantine and Lift. If Service is not
+	// empty, it is a number within the service.
 	Shard uint32 `json:"shard,omitempty"`
 	// Zone is the zone to which Pin assigns the shard, if Node is empty.
 	Zone string `json:"zone,omitempty"`

@@ -21,6 +21,11 @@ var (
 	// ErrNotLeader means that the action needs a leader, and that the node that was asked does not lead
 	// any more, or not yet. Nothing has changed. It is an ErrNoLeader.
 	ErrNotLeader = fmt.Errorf("%w", ErrNoLeader)
+	// ErrUnknownService means that the cluster has no such service.
+	ErrUnknownService = errors.New("unknown service")
+	// ErrServiceInUse means that a service cannot be removed, because nodes run it or own its shards, or because
+	// the key configuration names it. It is an ErrRefused.
+	ErrServiceInUse = fmt.Errorf("%w", ErrRefused)
 	// ErrNodeUnhealthy means that the action needs a node that the leader hears. It is an ErrRefused.
 	ErrNodeUnhealthy = fmt.Errorf("%w", ErrRefused)
 	// ErrNoActiveNodes means that no node could own the shards. It is an ErrRefused.

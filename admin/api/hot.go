@@ -18,7 +18,10 @@ type HotList struct {
 // HotShard is the load of a shard, as measured by its owner.
 type HotShard struct {
 	Shard uint32 `json:"shard"`
-	Node  string `json:"node"`
+	// Service and ServiceShard are as in Shard.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+	Node         string  `json:"node"`
 	// Instance is the number of the app instance to which the shard is assigned. It is absent if no node has
 	// several instances, or if Node no longer owns the shard.
 	Instance int     `json:"instance,omitempty"`
@@ -31,6 +34,9 @@ type HotShard struct {
 // HotKey is the request rate of a key, in requests per second.
 type HotKey struct {
 	Shard uint32 `json:"shard"`
+	// Service and ServiceShard are as in Shard.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
 	// Node is the owner of the shard. It is absent if the shard is orphaned.
 	Node string `json:"node,omitempty"`
 	// Instance is the number of the owner's app instance. It is absent if no node has several instances.

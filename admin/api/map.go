@@ -15,6 +15,9 @@ type Map struct {
 	// Instances contains the number of the owner's app instance for each shard. It is absent while
 	// each node uses only its first instance, which has number 1.
 	Instances []int `json:"instances,omitempty"`
+	// Services contains the ranges of the services, ascending. It is absent in a cluster without a list of
+	// services: all shards belong to the service default.
+	Services []MapService `json:"services,omitempty"`
 }
 
 // MapNode is an owner in a Map.
@@ -25,12 +28,15 @@ type MapNode struct {
 
 // Location is the response of GET /v1/locate.
 type Location struct {
-	Key      string `json:"key"`
-	Shard    uint32 `json:"shard"`
-	Owner    string `json:"owner"`              // empty if orphaned
-	Instance int    `json:"instance,omitempty"` // as in Shard
-	Endpoint string `json:"endpoint"`           // HTTP endpoint of the owner
-	Epoch    uint64 `json:"epoch"`              // of the committed map
+	Key   string `json:"key"`
+	Shard uint32 `json:"shard"`
+	// Service and ServiceShard are as in Shard.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+	Owner        string  `json:"owner"`              // empty if orphaned
+	Instance     int     `json:"instance,omitempty"` // as in Shard
+	Endpoint     string  `json:"endpoint"`           // HTTP endpoint of the owner
+	Epoch        uint64  `json:"epoch"`              // of the committed map
 	// Unavailable and StaleReturn are as in Shard.
 	Unavailable string `json:"unavailable,omitempty"`
 	StaleReturn bool   `json:"stale_return,omitempty"`

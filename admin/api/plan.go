@@ -38,6 +38,8 @@ type PlannedMoves struct {
 	// Proposed is true if the map with these moves has been proposed and awaits acknowledgements.
 	Proposed bool     `json:"proposed"`
 	Shards   []uint32 `json:"shards"` // ascending
+	// Service is the service of the shards. It is absent in a cluster without a list of services.
+	Service string `json:"service,omitempty"`
 }
 
 // PlanService serves /v1/plan.

@@ -48,8 +48,11 @@ type PolicyReason struct {
 // PinnedShard is a shard that is pinned to a node or to a zone.
 type PinnedShard struct {
 	Shard uint32 `json:"shard"`
-	Node  string `json:"node,omitempty"`
-	Zone  string `json:"zone,omitempty"`
+	// Service and ServiceShard are as in Shard.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+	Node         string  `json:"node,omitempty"`
+	Zone         string  `json:"zone,omitempty"`
 	// Fallbacks are further nodes, in order of preference, for a shard that Node cannot own.
 	Fallbacks []string `json:"fallbacks,omitempty"`
 }

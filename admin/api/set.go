@@ -27,6 +27,8 @@ type Set struct {
 	Rotation RotationService
 	// Running serves GET /v1/running.
 	Running RunningService
+	// Services serves GET /v1/services, and finds the services of requests for GET /v1/locate.
+	Services ServiceLister
 	// Settings serves GET and POST /v1/settings.
 	Settings SettingsService
 	// Upgrade serves GET and POST /v1/upgrade.

@@ -9,9 +9,13 @@ const (
 
 // Shard is a shard in the response of GET /v1/shards.
 type Shard struct {
-	Shard uint32 `json:"shard"`
-	State string `json:"state"` // owned, moving, orphaned
-	Owner string `json:"owner"` // in the committed map; empty if orphaned
+	Shard uint32 `json:"shard"` // in the map of all services
+	// Service is the service of the shard, and ServiceShard its number within the service. They are absent in
+	// a cluster without a list of services.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+	State        string  `json:"state"` // owned, moving, orphaned
+	Owner        string  `json:"owner"` // in the committed map; empty if orphaned
 	// Instance is the number of the owner's app instance. It is absent while each node
 	// uses only its first instance, which has number 1.
 	Instance int    `json:"instance,omitempty"`

@@ -42,10 +42,12 @@ type Status struct {
 	// FormatVersion is the current format version as far as the node has been informed; see UpgradeState.
 	FormatVersion uint8 `json:"format_version"`
 
-	Shards  ShardCounts  `json:"shards"`     // numbers of shards
-	Queue   QueueCounts  `json:"queue"`      // queued requests of the responding node
-	Sockets SocketCounts `json:"websockets"` // long-lived connections of the responding node
-	Nodes   []Node       `json:"nodes"`      // nodes of the cluster, sorted by id
+	Shards ShardCounts `json:"shards"` // numbers of shards
+	// Services has the numbers of shards of each service. It is absent in a cluster without a list of services.
+	Services []ServiceCounts `json:"services,omitempty"`
+	Queue    QueueCounts     `json:"queue"`      // queued requests of the responding node
+	Sockets  SocketCounts    `json:"websockets"` // long-lived connections of the responding node
+	Nodes    []Node          `json:"nodes"`      // nodes of the cluster, sorted by id
 
 	// Findings has the findings of the node, most severe first.
 	Findings []diagnosis.Finding `json:"findings"`

@@ -17,6 +17,7 @@ func SetOf(cluster api.Cluster) api.Set {
 	services.Processes, _ = cluster.(api.ProcessService)
 	services.Rotation, _ = cluster.(api.RotationService)
 	services.Running, _ = cluster.(api.RunningService)
+	services.Services, _ = cluster.(api.ServiceLister)
 	services.Settings, _ = cluster.(api.SettingsService)
 	services.Upgrade, _ = cluster.(api.UpgradeService)
 	services.WebSockets, _ = cluster.(api.WebSocketService)

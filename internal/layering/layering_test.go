@@ -81,7 +81,7 @@ func allowed() map[string][]string {
 		"proxy/inproc":        {"proxy/buffer", "proxy/cause", "proxy/connlife", "proxy/eventrelay", "proxy/h1", "proxy/inbound", "proxy/inflight", "proxy/reqbody"},
 		"proxy/connpool":      {"internal/coarsetime", "internal/linkedlist", "proxy/backoff", "proxy/h1", "proxy/route", "proxy/wsession", "shardmap"},
 		// The operator's side.
-		"admin":           {"internal/nodelabel", "admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
+		"admin":           {"internal/nodelabel", "keysource", "admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
 		"admin/apitest":   {"admin/api"}, // only tests use it
 		"admin/auth":      {"admin/connlimit", "internal/certverify"},
@@ -110,8 +110,8 @@ func allowed() map[string][]string {
 		"node/muxpool":     {"peer", "peer/mux"},
 		"node/router":      {"ack", "internal/clock", "node/muxpool", "peer", "proxy", "proxy/route", "proxy/shardkey", "shardmap"},
 		"node/cluster":     {"ack", "ack/leader", "admin/api", "endpoints", "node/consensus", "node/gossip", "node/membership", "shardmap"},
-		"node/leaderloop":  {"ack", "ack/leader", "admin/api", "diagnosis", "event", "internal/chanutil", "internal/clock", "internal/timingrules", "node/cluster", "node/clusterid", "node/consensus", "node/control", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "shardmap"},
-		"node/adminapi":    {"ack", "ack/leader", "admin/api", "diagnosis", "endpoints", "internal/clock", "internal/logsafe", "internal/timingrules", "node/apphealth", "node/cluster", "node/consensus", "node/control", "node/disk", "node/gossip", "node/leaderloop", "node/logs", "node/router", "proxy", "proxy/loadstats", "queue", "shardmap"},
+		"node/leaderloop":  {"keysource", "ack", "ack/leader", "admin/api", "diagnosis", "event", "internal/chanutil", "internal/clock", "internal/timingrules", "node/cluster", "node/clusterid", "node/consensus", "node/control", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "shardmap"},
+		"node/adminapi":    {"internal/problem", "ack", "ack/leader", "admin/api", "diagnosis", "endpoints", "internal/clock", "internal/logsafe", "internal/timingrules", "node/apphealth", "node/cluster", "node/consensus", "node/control", "node/disk", "node/gossip", "node/leaderloop", "node/logs", "node/router", "proxy", "proxy/loadstats", "queue", "shardmap"},
 		"node/keyhash":     {"ack", "admin/api", "internal/secret", "internal/timingrules", "proxy/shardkey", "shardmap"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},

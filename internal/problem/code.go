@@ -82,6 +82,10 @@ const (
 	NodeUnhealthy Code = "node-unhealthy"
 	// NoActiveNodes is for an action after which no node could own the shards.
 	NoActiveNodes Code = "no-active-nodes"
+	// UnknownService is for an action or request about a service that the cluster does not have.
+	UnknownService Code = "unknown-service"
+	// ServiceInUse is for the removal of a service that is in use.
+	ServiceInUse Code = "service-in-use"
 	// NotLeader is for an action that reached a node that no longer leads, or does not lead yet.
 	NotLeader Code = "not-leader"
 	// Timeout is for an action whose outcome was not known in time.
@@ -181,6 +185,10 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusConflict, "The node does not respond to the leader."
 	case NoActiveNodes:
 		return http.StatusConflict, "No node could own the shards."
+	case UnknownService:
+		return http.StatusNotFound, "The cluster has no such service."
+	case ServiceInUse:
+		return http.StatusConflict, "The service is in use."
 	case NotLeader:
 		return http.StatusServiceUnavailable, "The node that was asked does not lead."
 	case Timeout:

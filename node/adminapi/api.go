@@ -106,7 +106,7 @@ func New(options Options) *API {
 		options: options,
 		Load: &Load{
 			nodes: nodes, proxy: options.Proxy, cache: control.NewCached[api.HotList](),
-			committed: func() *shardmap.Map { return options.Router.State().Committed() },
+			state: options.Router.State,
 		},
 		Running: &Running{
 			nodes: nodes, version: options.Version, router: options.Router, proxy: options.Proxy, queue: options.Queue, agent: options.Agent,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/node/control"
 	"shardway/proxy"
@@ -23,10 +24,10 @@ const (
 
 // Load collects the load of the shards and keys of all nodes.
 type Load struct {
-	nodes     otherNodes
-	proxy     *proxy.Server
-	committed func() *shardmap.Map // the map in force
-	cache     *control.Cached[api.HotList]
+	nodes otherNodes
+	proxy *proxy.Server
+	state func() *ack.State // the replicated state in force
+	cache *control.Cached[api.HotList]
 }
 
 // Hot asks all alive nodes for their load, at most once in control.CacheTime, and returns the busiest
@@ -35,7 +36,9 @@ func (l *Load) Hot(ctx context.Context) api.HotList {
 	return l.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
 		loads, unresponsive := queryNodes(ctx, l.nodes, control.Request{Kind: control.Load}, l.proxy.Load, loadstats.Load{})
 		hot := mergeLoads(loads, unresponsive)
-		setOwners(&hot, l.committed())
+		state := l.state()
+		setOwners(&hot, state.Committed())
+		setServices(&hot, state)
 		return hot
 	})
 }
@@ -109,6 +112,19 @@ func setOwners(hot *api.HotList, committed *shardmap.Map) {
 	for _, keys := range [][]api.HotKey{hot.Keys, hot.Limited} {
 		for i := range keys {
 			keys[i].Node, keys[i].Instance = ownerOf(keys[i].Shard)
+		}
+	}
+}
+
+// setServices sets the services of the shards and keys.
+func setServices(hot *api.HotList, state *ack.State) {
+	for i := range hot.Shards {
+		shard := &hot.Shards[i]
+		shard.Service, shard.ServiceShard = serviceOfShard(state, shardmap.Shard(shard.Shard))
+	}
+	for _, keys := range [][]api.HotKey{hot.Keys, hot.Limited} {
+		for i := range keys {
+			keys[i].Service, keys[i].ServiceShard = serviceOfShard(state, shardmap.Shard(keys[i].Shard))
 		}
 	}
 }

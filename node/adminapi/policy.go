@@ -14,17 +14,23 @@ import (
 // Policy returns the operators' requests that affect shard maps, such as drains, pins and weights, as far as this
 // node has applied the log.
 func (a *API) Policy() api.Policy {
-	policy := a.options.View.State().Policy()
+	state := a.options.View.State()
+	policy := state.Policy()
 	result := api.Policy{Drained: sortedNodeIDs(policy.Drained), Cordoned: sortedNodeIDs(policy.Cordoned), MarkedFailed: sortedNodeIDs(policy.MarkedFailed), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.options.Quarantined(policy), Since: policy.ChangedIndex}
 	for id, weight := range policy.Weights {
 		result.Weights[string(id)] = weight
 	}
 	for _, shard := range slices.Sorted(maps.Keys(policy.Pins)) {
 		pinned := api.PinnedShard{Shard: uint32(shard), Node: string(policy.Pins[shard].Node), Zone: policy.Pins[shard].Zone}
+		pinned.Service, pinned.ServiceShard = serviceOfShard(state, shard)
 		for _, fallback := range policy.PinFallbacks[shard] {
 			pinned.Fallbacks = append(pinned.Fallbacks, string(fallback))
 		}
 		result.Pins = append(result.Pins, pinned)
+	}
+	for i := range result.Quarantined {
+		key := &result.Quarantined[i]
+		key.Service, key.ServiceShard = serviceOfShard(state, shardmap.Shard(key.Shard))
 	}
 	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
 		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})

@@ -36,6 +36,7 @@ func (a *API) Shards() api.ShardList {
 		list.Shards[i] = api.Shard{
 			Shard: uint32(i), State: api.ShardOwned, Owner: string(committed.Owner(shard)), Epoch: uint64(committed.OwnedSince(shard)),
 		}
+		list.Shards[i].Service, list.Shards[i].ServiceShard = serviceOfShard(replicated, shard)
 		previous, previousInstance, _ := shardmap.ParseInstance(replicated.PreviousOwner(shard))
 		list.Shards[i].Previous = string(previous)
 		if hasInstances && list.Shards[i].Owner != "" {
@@ -83,8 +84,9 @@ func (a *API) Endpoints() []api.Endpoint {
 
 // Map returns the committed shard map in the form of the admin API.
 func (a *API) Map() api.Map {
-	committed := a.options.Router.State().Committed()
-	result := api.Map{Epoch: uint64(committed.Epoch()), Shards: committed.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, committed.Len())}
+	state := a.options.Router.State()
+	committed := state.Committed()
+	result := api.Map{Epoch: uint64(committed.Epoch()), Shards: committed.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, committed.Len()), Services: mapServices(state)}
 	directory := a.options.View.Directory()
 	for _, member := range committed.Members() {
 		addr, _ := directory.Addr(string(member.ID), endpoints.HTTP)

@@ -91,6 +91,7 @@ func (a *API) Status() api.Status {
 			Total: a.options.Shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(),
 			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: findings.Inputs.CountUnavailable(),
 		},
+		Services:      serviceCounts(replicated, a.options.Self),
 		Timing:        timing,
 		FormatVersion: uint8(a.options.View.State().FormatVersion()),
 		Queue:         api.QueueCounts{Queued: queue.Waiting, Bytes: queue.Bytes},

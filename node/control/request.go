@@ -72,10 +72,13 @@ func Decode[T any](field json.RawMessage) (v T, err error) {
 var faults = map[string]error{
 	"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown,
 	"not-leader": api.ErrNotLeader, "node-unhealthy": api.ErrNodeUnhealthy, "no-active-nodes": api.ErrNoActiveNodes,
+	"unknown-service": api.ErrUnknownService, "service-in-use": api.ErrServiceInUse,
 }
 
 // specialFaults are the names of the faults that are special cases of other faults.
-func specialFaults() []string { return []string{"not-leader", "node-unhealthy", "no-active-nodes"} }
+func specialFaults() []string {
+	return []string{"not-leader", "node-unhealthy", "no-active-nodes", "service-in-use"}
+}
 
 // faultOf returns the name of the error of package api that err wraps; empty means none.
 func faultOf(err error) string {

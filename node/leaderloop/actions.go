@@ -33,7 +33,7 @@ func (l *Leadership) Do(ctx context.Context, action api.Action) error {
 		return l.removeNode(ctx, action)
 	case api.Rebalance:
 		return l.requestRebalance(ctx)
-	case api.Drain, api.Cordon, api.Uncordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.AppRestarted, api.MarkFailed, api.SetRole, api.ClearRole:
+	case api.Drain, api.Cordon, api.Uncordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.AppRestarted, api.MarkFailed, api.SetRole, api.ClearRole, api.AddService, api.RemoveService:
 		return l.changePolicy(ctx, action)
 	}
 	return fmt.Errorf("%w: unknown action %s", api.ErrRefused, action.Verb)

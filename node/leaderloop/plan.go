@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
@@ -33,7 +34,8 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	}
 	views, _ := l.View(ctx)
 	includeInstances := slices.ContainsFunc(views, func(member leader.MemberView) bool { return InstanceCount(member) > 1 })
-	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(result.plan.Moves, includeInstances), Resumed: groupMoves(result.plan.Resumed, includeInstances)}
+	state := l.options.View.State()
+	plan := api.Plan{Epoch: uint64(result.plan.Epoch), Moves: groupMoves(state, result.plan.Moves, includeInstances), Resumed: groupMoves(state, result.plan.Resumed, includeInstances)}
 	if result.plan.Pause > 0 {
 		plan.Pause = timingrules.Short(result.plan.Pause)
 	}
@@ -43,17 +45,24 @@ func (l *Leadership) Plan(ctx context.Context) (api.Plan, error) {
 	return plan, nil
 }
 
-// groupMoves combines moves that differ only in the shard. If includeInstances is set, each move also names its app
+// groupMoves combines moves of one service that differ only in the shard. If includeInstances is set, each move also names its app
 // instances.
-func groupMoves(moves []leader.PlannedMove, includeInstances bool) []api.PlannedMoves {
-	groups, groupIndex := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
+func groupMoves(state *ack.State, moves []leader.PlannedMove, includeInstances bool) []api.PlannedMoves {
+	type group struct {
+		move    leader.PlannedMove
+		service string
+	}
+	groups, groupIndex := []api.PlannedMoves{}, map[group]int{}
 	for _, move := range moves {
-		key := move
-		key.Shard = 0 // the key of the group
+		key := group{move: move}
+		key.move.Shard = 0 // the key of the group
+		if service, exists := state.ServiceOf(move.Shard); exists && state.HasServices() {
+			key.service = service.Name
+		}
 		i, ok := groupIndex[key]
 		if !ok {
 			i, groupIndex[key] = len(groups), len(groups)
-			groups = append(groups, api.PlannedMoves{From: string(move.From), To: string(move.To), Why: move.Reason, Proposed: move.Proposed})
+			groups = append(groups, api.PlannedMoves{From: string(move.From), To: string(move.To), Why: move.Reason, Proposed: move.Proposed, Service: key.service})
 			if includeInstances && move.From != "" {
 				groups[i].FromInstance = move.FromInstance.Number()
 			}

@@ -83,6 +83,9 @@ func (l *Leadership) checkNodeChange(ctx context.Context, action api.Action, nod
 
 // parseAction converts an action to a change of the policy, or returns why the action is invalid.
 func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
+	if err := l.setMapShard(&action); err != nil {
+		return ack.Change{}, err
+	}
 	change := ack.Change{Node: shardmap.NodeID(action.Node), Weight: action.Weight, Shard: shardmap.Shard(action.Shard), Zone: action.Zone, Reason: action.Reason}
 	policy := l.options.View.State().Policy()
 	node, _, isInstance := shardmap.ParseInstance(change.Node)
@@ -141,6 +144,12 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		var err error
 		change.Duration, err = parseDuration("for", action.For, ack.MaxPause)
 		return change, err
+	case api.AddService:
+		change.Kind, change.Service, change.Shards = ack.ChangeAddService, action.Service, int(action.Shards)
+		return change, checkAddedService(l.options.View.State(), action)
+	case api.RemoveService:
+		change.Kind, change.Service = ack.ChangeRemoveService, action.Service
+		return change, checkRemovedService(l.options.View.State(), action.Service)
 	case api.Quarantine, api.Lift:
 		return parseQuarantine(action, policy)
 	case api.Remove, api.StepDown, api.Rebalance:
@@ -370,6 +379,8 @@ func translatePolicyError(err error) error {
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case errors.Is(err, consensus.ErrNotLeader):
 		return wrapChangeError(err)
+	case isServiceError(err):
+		return translateServiceError(err)
 	case errors.Is(err, ack.ErrChange):
 		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):

@@ -63,25 +63,48 @@ func (x *Extractor) Service() string { return x.rules.service }
 // findService sets x.rules to the rules of the service of the request.
 func (x *Extractor) findService() *problem.Problem {
 	services := x.Keys.services
-	var host []byte
-	if services.routes.HasHosts() {
-		if field := x.Request.Host(); cap(x.host) < len(field) {
-			x.host = make([]byte, 0, len(field))
-		}
-		name, ok := keysource.HostName(x.host[:0], x.Request.Host())
-		if !ok {
-			return ambiguityProblem(detailInvalidHost, detailServices)
-		}
-		host = name
+	if field := x.Request.Host(); services.routes.HasHosts() && cap(x.host) < len(field) {
+		x.host = make([]byte, 0, len(field))
 	}
-	path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
-	index, unambiguous := services.routes.Match(host, &path)
-	switch {
-	case !unambiguous:
-		return ambiguityProblem(detailAmbiguousPath, detailServices)
-	case index < 0:
-		return &problem.Problem{Code: problem.NoService, Detail: "no service has a route for the host and the path of the request", Param: detailServices}
+	index, invalid := services.find(x.host[:0], x.Request.Host(), x.Grow(len(x.Request.Path())), x.Request.Path())
+	if invalid != nil {
+		return invalid
 	}
 	x.rules = &services.rules[index]
 	return nil
+}
+
+// find returns the index of the service of requests with a Host header and a path. hostBuffer and pathBuffer are
+// empty, and have the capacity of the host, if a route has one, and of the path.
+func (sv *services) find(hostBuffer, field, pathBuffer, target []byte) (index int, invalid *problem.Problem) {
+	var host []byte
+	if sv.routes.HasHosts() {
+		name, ok := keysource.HostName(hostBuffer, field)
+		if !ok {
+			return -1, ambiguityProblem(detailInvalidHost, detailServices)
+		}
+		host = name
+	}
+	path := keysource.ParsePath(pathBuffer, target)
+	index, unambiguous := sv.routes.Match(host, &path)
+	switch {
+	case !unambiguous:
+		return -1, ambiguityProblem(detailAmbiguousPath, detailServices)
+	case index < 0:
+		return -1, &problem.Problem{Code: problem.NoService, Detail: "no service has a route for the host and the path of the request", Param: detailServices}
+	}
+	return index, nil
+}
+
+// ServiceOf returns the name of the service of requests with a Host header and a path. It is empty if the key
+// configuration has no services.
+func (k *Keys) ServiceOf(host, path string) (string, *problem.Problem) {
+	if k.services == nil {
+		return "", nil
+	}
+	index, invalid := k.services.find(make([]byte, 0, len(host)), []byte(host), make([]byte, 0, len(path)), []byte(path))
+	if invalid != nil {
+		return "", invalid
+	}
+	return k.services.rules[index].service, nil
 }
