@@ -106,7 +106,7 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 		{nil, "pin?shard=1&node=n3&fallbacks=n4,", 400, `fallbacks = "n4," has the node "" twice, or an empty name: give each node once`},
 		{nil, "pin?shard=1&zone=east&fallbacks=n4", 400, `fallbacks = "n4" belongs to a pin to a node: give node as well, or leave out fallbacks`},
 		{nil, "pin?shard=1&node=n&fallbacks=1,2,3,4,5,6,7,8", 400, `fallbacks = "1,2,3,4,5,6,7,8" has more than 7 nodes: leave out the last ones`},
-		{nil, "unpin?shard=1&fallbacks=n4", 400, `fallbacks = "n4" is not known here: use shard, key, reason`},
+		{nil, "unpin?shard=1&fallbacks=n4", 400, `fallbacks = "n4" is not known here: use service, shard, key, reason`},
 		{nil, "unpin", 400, noShard},
 		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
 		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},

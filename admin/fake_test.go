@@ -234,3 +234,9 @@ func fetchJSON(t *testing.T, h http.Handler, method, target, body string, header
 	h.ServeHTTP(w, r)
 	return w
 }
+
+func (f *fake) Services(context.Context) api.ServiceList {
+	return api.ServiceList{Epoch: f.epoch(), Services: []api.Service{{MapService: api.MapService{Name: "default", Shards: 4}, Configured: true, Nodes: []string{"n1", "n2"}, Owners: map[string]int{"n1": 2, "n2": 1}, Moving: 1, Orphaned: 1}}}
+}
+
+func (f *fake) ServiceOf(string, string) (string, error) { return "", nil }

@@ -165,7 +165,7 @@ func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 		{"POST", "/status", "", nil, 405, "POST /status: use GET, HEAD"},
 		{"GET", "/v1/remove?node=n2", "", nil, 405, "GET /v1/remove: use POST"},
 		{"GET", "/status?x=1", "", nil, 400, `x = "1" is not known here: this takes no parameters`},
-		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use node, state`},
+		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use service, node, state`},
 		{"GET", "/v1/shards?node=a&node=b", "", nil, 400, `node = "a,b" is there more than once: give it once`},
 		{"GET", "/v1/shards?node=%zz", "", nil, 400, `the query is malformed (invalid URL escape "%zz"): percent-encode it`},
 		{"GET", "/v1/shards?state=lost", "", nil, 400, `state = "lost" is not a shard state: use owned, moving, orphaned`},

@@ -10,9 +10,11 @@ import (
 
 // KeyName identifies a key by the key itself, or by its key_hash and shard.
 type KeyName struct {
-	Key   string
-	Hash  string
-	Shard *uint32 // with Hash
+	// Service is the service of the key; empty means the service default.
+	Service string
+	Key     string
+	Hash    string
+	Shard   *uint32 // with Hash
 }
 
 // Quarantine makes nodes respond with 503 to requests for a key, for a duration, or until Lift if
@@ -31,7 +33,7 @@ func (c *Client) Lift(ctx context.Context, k KeyName, reason string) (api.Action
 }
 
 func (k KeyName) arguments() api.Arguments {
-	args := api.Arguments{Hash: k.Hash}
+	args := api.Arguments{Service: k.Service, Hash: k.Hash}
 	if k.Key != "" {
 		args.Key = &k.Key
 	}

@@ -66,9 +66,52 @@ func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration)
 	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + query.Encode(), serverWait: min(wait, api.MaxWait)})
 }
 
-// Locate returns the shard and the owner of a key.
+// Locate returns the shard and the owner of a key of the service default.
 func (c *Client) Locate(ctx context.Context, key string) (api.Location, error) {
-	return getJSON[api.Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
+	return c.LocateIn(ctx, LocateQuery{Key: key})
+}
+
+// LocateQuery selects a key of a service. Service, or Host and Path, select the service. The service default is
+// used if all of them are empty.
+type LocateQuery struct {
+	Key, Service string
+	// Host and Path are those of a request.
+	Host, Path string
+}
+
+// LocateIn returns the shard and the owner of a key of a service.
+func (c *Client) LocateIn(ctx context.Context, selected LocateQuery) (api.Location, error) {
+	query := url.Values{"key": {selected.Key}}
+	for name, value := range map[string]string{"service": selected.Service, "host": selected.Host, "path": selected.Path} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return getJSON[api.Location](ctx, c, "/v1/locate", query)
+}
+
+// Services returns the services of the cluster.
+func (c *Client) Services(ctx context.Context) (api.ServiceList, error) {
+	return getJSON[api.ServiceList](ctx, c, "/v1/services", nil)
+}
+
+// ServiceShards returns the shards of a service. If node is not empty, it returns only those of the node.
+func (c *Client) ServiceShards(ctx context.Context, service, node string) (api.ShardList, error) {
+	query := url.Values{"service": {service}}
+	if node != "" {
+		query.Set("node", node)
+	}
+	return getJSON[api.ShardList](ctx, c, "/v1/shards", query)
+}
+
+// ServiceShard returns the owner of one shard and its history. shard is a number within the service. An empty
+// service means the service default.
+func (c *Client) ServiceShard(ctx context.Context, service string, shard uint32) (api.ShardHistory, error) {
+	var query url.Values
+	if service != "" {
+		query = url.Values{"service": {service}}
+	}
+	return getJSON[api.ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), query)
 }
 
 // Ready returns nil if the node is ready, and otherwise the reason.
@@ -112,10 +155,13 @@ func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, reason str
 
 // Do runs an action, and returns it as the node has parsed it, with a warning. The server sets action.By.
 func (c *Client) Do(ctx context.Context, action api.Action) (api.ActionResult, error) {
-	args := api.Arguments{Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, Role: action.Role, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
+	args := api.Arguments{Service: action.Service, Node: action.Node, To: action.To, Force: action.Force, For: action.For, Zone: action.Zone, Role: action.Role, IdleFirst: action.IdleFirst, Safe: action.Safe, ReleaseTimeout: action.ReleaseTimeout, Reason: action.Reason, Fallbacks: action.Fallbacks}
 	weight, shard := uint64(action.Weight), uint64(action.Shard)
 	if action.Verb == api.Weigh {
 		args.Weight = &weight
+	}
+	if shards := uint64(action.Shards); action.Verb == api.AddService {
+		args.Shards = &shards
 	}
 	if action.Verb == api.Pin || action.Verb == api.Unpin {
 		args.Shard = &shard
@@ -184,7 +230,7 @@ func (c *Client) Policy(ctx context.Context) (api.Policy, error) {
 
 // Shard returns the owner of one shard and its history.
 func (c *Client) Shard(ctx context.Context, shard uint32) (api.ShardHistory, error) {
-	return getJSON[api.ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
+	return c.ServiceShard(ctx, "", shard)
 }
 
 // Sockets returns the sockets of the cluster.

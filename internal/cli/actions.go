@@ -44,16 +44,23 @@ func (c *removeCommand) Run(ctx context.Context, session *session) error {
 
 // actionResult is the JSON output of an action.
 type actionResult struct {
-	Action api.Verb `json:"action"`
-	Node   string   `json:"node,omitempty"`
-	To     string   `json:"to,omitempty"`
-	Done   bool     `json:"done"`
+	Action  api.Verb `json:"action"`
+	Service string   `json:"service,omitempty"`
+	Node    string   `json:"node,omitempty"`
+	To      string   `json:"to,omitempty"`
+	Done    bool     `json:"done"`
 	// Warning is a consequence that the operator may not expect.
 	Warning string `json:"warning,omitempty"`
 }
 
 // runAction sends an action to the node, and prints the message success once the action has succeeded.
 func (t *target) runAction(ctx context.Context, session *session, action api.Action, success string) error {
+	return t.runActionOf(ctx, session, action, func(api.Action) string { return success })
+}
+
+// runActionOf sends an action to the node. Once the action has succeeded, it prints the message that success returns
+// for the action as the node has parsed it.
+func (t *target) runActionOf(ctx context.Context, session *session, action api.Action, success func(done api.Action) string) error {
 	client, err := t.client(session)
 	if err != nil {
 		return err
@@ -64,12 +71,12 @@ func (t *target) runAction(ctx context.Context, session *session, action api.Act
 		return err
 	}
 	if t.JSON {
-		return writeJSON(session.out, actionResult{Action: action.Verb, Node: action.Node, To: action.To, Done: true, Warning: result.Warning})
+		return writeJSON(session.out, actionResult{Action: action.Verb, Service: result.Service, Node: action.Node, To: action.To, Done: true, Warning: result.Warning})
 	}
 	if result.Warning != "" {
 		session.printError("warning: " + result.Warning)
 	}
-	_, err = fmt.Fprintln(session.out, success)
+	_, err = fmt.Fprintln(session.out, success(result.Action))
 	return err
 }
 

@@ -57,6 +57,7 @@ type grammar struct {
 	Status     statusCommand     `cmd:"" help:"Show one node's view of the cluster."`
 	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
 	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
+	Service    serviceCommand    `cmd:"" help:"List, add or remove services."`
 	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses of nodes and services."`
 	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
 	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`

@@ -47,6 +47,7 @@ func bundleRequests() []struct{ file, path string } {
 		{"events.json", "/v1/events?wait=0"},
 		{"running.json", "/v1/running"},
 		{"websockets.json", "/v1/websockets"},
+		{"services.json", "/v1/services"},
 		{"plan.json", "/v1/plan"},
 		{"metrics.txt", "/metrics"},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1"},

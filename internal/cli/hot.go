@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 
 	"shardway/admin/api"
 )
 
 type hotCommand struct {
 	Limit int `help:"Maximum number of shards and of keys to show." default:"10" placeholder:"N"`
+	serviceFilterFlag
 	target
 }
 
@@ -32,15 +35,23 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
+	filters, err := filtersService(ctx, client, c.Service)
+	if err != nil {
+		return err
+	}
+	if filters {
+		hot = hotOfService(hot, c.Service)
+	}
 	limit := max(c.Limit, 0)
 	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), limit)], hot.Keys[:min(len(hot.Keys), limit)]
 	hot.Limited = hot.Limited[:min(len(hot.Limited), limit)]
 	if c.JSON {
 		return writeJSON(session.out, hot)
 	}
-	table := newTable(session.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
+	hasServices := slices.ContainsFunc(hot.Shards, func(shard api.HotShard) bool { return shard.Service != "" })
+	table := newTable(session.out, withService(hasServices, "SERVICE", "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")...)
 	for _, shard := range hot.Shards {
-		table.row(shard.Shard, ownerName(shard.Node, shard.Instance), formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)
+		table.row(withService[any](hasServices, shard.Service, shardNumber(shard.Shard, shard.ServiceShard), ownerName(shard.Node, shard.Instance), formatRate(shard.Requests), fmt.Sprintf("%.2f", shard.Busy), formatRate(shard.Bytes/bytesPerKB), shard.Sockets)...)
 	}
 	if err = table.flush(); err != nil {
 		return err
@@ -48,11 +59,7 @@ func (c *hotCommand) Run(ctx context.Context, session *session) error {
 	if _, err = fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	table = newTable(session.out, "KEY-HASH", "SHARD", "NODE", "REQUESTS/S", "KEY")
-	for _, key := range hot.Keys {
-		table.row(key.Hash, key.Shard, ownerName(key.Node, key.Instance), formatRate(key.Requests), key.Key)
-	}
-	if err = table.flush(); err != nil {
+	if err = writeHotKeys(session.out, "KEY-HASH", "REQUESTS/S", hot.Keys); err != nil {
 		return err
 	}
 	if err = writeLimited(session, hot.Limited); err != nil {
@@ -69,9 +76,23 @@ func writeLimited(session *session, keys []api.HotKey) error {
 	if _, err := fmt.Fprintln(session.out); err != nil {
 		return err
 	}
-	table := newTable(session.out, "LIMITED-KEY", "SHARD", "NODE", "REFUSED/S", "KEY")
+	return writeHotKeys(session.out, "LIMITED-KEY", "REFUSED/S", keys)
+}
+
+// writeHotKeys prints one row for each key.
+func writeHotKeys(w io.Writer, hashColumn, rateColumn string, keys []api.HotKey) error {
+	hasServices := slices.ContainsFunc(keys, func(key api.HotKey) bool { return key.Service != "" })
+	table := newTable(w, withService(hasServices, "SERVICE", hashColumn, "SHARD", "NODE", rateColumn, "KEY")...)
 	for _, key := range keys {
-		table.row(key.Hash, key.Shard, ownerName(key.Node, key.Instance), formatRate(key.Requests), key.Key)
+		table.row(withService[any](hasServices, key.Service, key.Hash, shardNumber(key.Shard, key.ServiceShard), ownerName(key.Node, key.Instance), formatRate(key.Requests), key.Key)...)
 	}
 	return table.flush()
+}
+
+// hotOfService returns the shards and the keys of one service.
+func hotOfService(hot api.HotList, service string) api.HotList {
+	isOther := func(key api.HotKey) bool { return key.Service != service }
+	hot.Shards = slices.DeleteFunc(hot.Shards, func(shard api.HotShard) bool { return shard.Service != service })
+	hot.Keys, hot.Limited = slices.DeleteFunc(hot.Keys, isOther), slices.DeleteFunc(hot.Limited, isOther)
+	return hot
 }

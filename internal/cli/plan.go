@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"shardway/admin/api"
 )
 
 type planCommand struct {
+	serviceFilterFlag
 	target
 }
 
@@ -30,6 +32,14 @@ func (c *planCommand) Run(ctx context.Context, session *session) error {
 	plan, err := client.Plan(ctx)
 	if err != nil {
 		return err
+	}
+	filters, err := filtersService(ctx, client, c.Service)
+	if err != nil {
+		return err
+	}
+	if filters {
+		isOther := func(moves api.PlannedMoves) bool { return moves.Service != c.Service }
+		plan.Moves, plan.Resumed = slices.DeleteFunc(plan.Moves, isOther), slices.DeleteFunc(plan.Resumed, isOther)
 	}
 	if c.JSON {
 		return writeJSON(session.out, plan)
@@ -79,14 +89,15 @@ func writeMoves(w io.Writer, heading string, moves []api.PlannedMoves) error {
 	if _, err := fmt.Fprintf(w, "%s %s\n", heading, pluralize(shardCount, "shard")); err != nil {
 		return err
 	}
-	table := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")
+	hasServices := slices.ContainsFunc(moves, func(move api.PlannedMoves) bool { return move.Service != "" })
+	table := newTable(w, withService(hasServices, "SERVICE", "FROM", "TO", "SHARDS", "WHY", "STATE")...)
 	for _, move := range moves {
 		state := "planned"
 		if move.Proposed {
 			state = "proposed"
 		}
 		from, to := ownerName(move.From, move.FromInstance), ownerName(move.To, move.ToInstance)
-		table.row(cmp.Or(from, "orphaned"), cmp.Or(to, "orphaned"), len(move.Shards), move.Why, state)
+		table.row(withService[any](hasServices, move.Service, cmp.Or(from, "orphaned"), cmp.Or(to, "orphaned"), len(move.Shards), move.Why, state)...)
 	}
 	return table.flush()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/config"
 )
 
@@ -113,10 +114,10 @@ func writePolicy(w io.Writer, policy api.Policy) error {
 		if pin.Zone != "" {
 			owner = zonePrefix + pin.Zone
 		}
-		rows.add("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), owner, api.PolicyReason{Action: "pin", Shard: &pin.Shard})
+		rows.add("pin "+describeShard(pin.Shard, pin.Service, pin.ServiceShard), owner, api.PolicyReason{Action: "pin", Shard: &pin.Shard})
 	}
 	for _, key := range policy.Quarantined {
-		rows.add("quarantine", fmt.Sprintf("key_hash %s of shard %d", key.Hash, key.Shard), api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash})
+		rows.add("quarantine", fmt.Sprintf("key_hash %s of %s", key.Hash, describeShard(key.Shard, key.Service, key.ServiceShard)), api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash})
 	}
 	if policy.Role != "" {
 		rows.add("role "+policy.Role, "all shards", api.PolicyReason{Action: "set-role"})
@@ -304,6 +305,7 @@ const zonePrefix = "zone="
 type pinCommand struct {
 	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key is set, and the nodes or the zone."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
+	serviceFlag
 	reasonFlag
 	target
 }
@@ -319,7 +321,7 @@ shards now, the command prints a warning, and the pin waits for the node.`
 
 // Run pins a shard to nodes or a zone.
 func (c *pinCommand) Run(ctx context.Context, session *session) error {
-	action := api.Action{Verb: api.Pin, Reason: c.Reason}
+	action := api.Action{Verb: api.Pin, Service: c.Service, Reason: c.Reason}
 	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
@@ -336,19 +338,22 @@ func (c *pinCommand) Run(ctx context.Context, session *session) error {
 	} else {
 		action.Node, action.Fallbacks = args[0], args[1:]
 	}
-	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is pinned to %s", action.Shard, strings.Join(args, ", then ")))
+	return c.runActionOf(ctx, session, action, func(done api.Action) string {
+		return describeShard(done.Shard, done.Service, nil) + " is pinned to " + strings.Join(args, ", then ")
+	})
 }
 
 type unpinCommand struct {
 	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key is set."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
+	serviceFlag
 	reasonFlag
 	target
 }
 
 // Run removes the pin of a shard.
 func (c *unpinCommand) Run(ctx context.Context, session *session) error {
-	action := api.Action{Verb: api.Unpin, Reason: c.Reason}
+	action := api.Action{Verb: api.Unpin, Service: c.Service, Reason: c.Reason}
 	args, err := c.shardOf(ctx, session, c.Key, c.Args, &action)
 	if err != nil {
 		return err
@@ -356,7 +361,9 @@ func (c *unpinCommand) Run(ctx context.Context, session *session) error {
 	if len(args) != 0 {
 		return usageError("give a shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
-	return c.runAction(ctx, session, action, fmt.Sprintf("shard %d is not pinned any more", action.Shard))
+	return c.runActionOf(ctx, session, action, func(done api.Action) string {
+		return describeShard(done.Shard, done.Service, nil) + " is not pinned any more"
+	})
 }
 
 // shardOf sets the shard of an action from its number or from a key. It returns the remaining
@@ -373,12 +380,12 @@ func (t *target) shardOf(ctx context.Context, session *session, key *string, arg
 		action.Shard = uint32(number)
 		return args[1:], nil
 	}
-	client, err := t.client(session)
+	node, err := t.client(session)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	location, err := client.Locate(ctx, *key)
-	action.Shard = location.Shard
+	defer node.Close()
+	location, err := node.LocateIn(ctx, client.LocateQuery{Key: *key, Service: action.Service})
+	action.Service, action.Shard = location.Service, shardNumber(location.Shard, location.ServiceShard)
 	return args, err
 }

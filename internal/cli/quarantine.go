@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"shardway/admin/api"
 	"shardway/admin/client"
@@ -14,6 +15,7 @@ type quarantineCommand struct {
 	Lift  bool    `help:"End the quarantine of the key."`
 	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
 	Shard *uint32 `help:"Shard of the key with this --hash." placeholder:"N"`
+	serviceFlag
 	reasonFlag
 	target
 }
@@ -42,7 +44,7 @@ func (c *quarantineCommand) Run(ctx context.Context, session *session) error {
 	case c.Key == "" && c.Hash == "":
 		return c.list(ctx, session, node)
 	}
-	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
+	name := client.KeyName{Service: c.Service, Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
 		lifted, liftErr := node.Lift(ctx, name, c.Reason)
 		if liftErr != nil {
@@ -66,7 +68,7 @@ func (c *quarantineCommand) printResult(session *session, action api.Action, sta
 	if c.JSON {
 		return writeJSON(session.out, action)
 	}
-	_, err := fmt.Fprintf(session.out, "key_hash %s of shard %d %s\n", action.Hash, action.Shard, state)
+	_, err := fmt.Fprintf(session.out, "key_hash %s of %s %s\n", action.Hash, describeShard(action.Shard, action.Service, nil), state)
 	return err
 }
 
@@ -86,13 +88,14 @@ func (c *quarantineCommand) list(ctx context.Context, session *session, node *cl
 		_, err = fmt.Fprintln(session.out, "no key is in quarantine")
 		return err
 	}
-	table := newTable(session.out, "SHARD", "KEY-HASH", "FOR", "STATE", "REASON")
+	hasServices := slices.ContainsFunc(policy.Quarantined, func(key api.QuarantinedKey) bool { return key.Service != "" })
+	table := newTable(session.out, withService(hasServices, "SERVICE", "SHARD", "KEY-HASH", "FOR", "STATE", "REASON")...)
 	for _, key := range policy.Quarantined {
 		state := "refused"
 		if !key.Known {
 			state = "not refused: the secret has changed since"
 		}
-		table.row(key.Shard, key.Hash, key.For, state, reasonOf(policy, api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash}))
+		table.row(withService[any](hasServices, key.Service, shardNumber(key.Shard, key.ServiceShard), key.Hash, key.For, state, reasonOf(policy, api.PolicyReason{Action: "quarantine", Shard: &key.Shard, Hash: key.Hash}))...)
 	}
 	return table.flush()
 }

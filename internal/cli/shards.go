@@ -17,6 +17,7 @@ import (
 type shardsCommand struct {
 	Shard string `arg:"" optional:"" help:"Number of a shard: show its owners and why it moved."`
 	Node  string `help:"Only the shards that this node, or app instance NODE/INSTANCE, owns or is about to own." placeholder:"ID"`
+	serviceFilterFlag
 	target
 }
 
@@ -30,7 +31,12 @@ func (c *shardsCommand) Run(ctx context.Context, session *session) error {
 	if c.Shard != "" {
 		return c.history(ctx, session, client)
 	}
-	list, err := client.Shards(ctx, c.Node)
+	var list api.ShardList
+	if c.Service == "" {
+		list, err = client.Shards(ctx, c.Node)
+	} else {
+		list, err = client.ServiceShards(ctx, c.Service, c.Node)
+	}
 	if err != nil {
 		return err
 	}
@@ -49,7 +55,7 @@ func (c *shardsCommand) history(ctx context.Context, session *session, client *c
 	if c.Node != "" {
 		return usageError("give the number of a shard, or --node, not both")
 	}
-	history, err := client.Shard(ctx, uint32(number))
+	history, err := client.ServiceShard(ctx, c.Service, uint32(number))
 	if err != nil {
 		return err
 	}
@@ -64,13 +70,14 @@ func (c *shardsCommand) history(ctx context.Context, session *session, client *c
 
 // writeShardState prints the owner and the state of one shard, with explanations.
 func writeShardState(w io.Writer, shard api.Shard) error {
-	table := newTable(w, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
+	hasServices := shard.Service != ""
+	table := newTable(w, withService(hasServices, "SERVICE", "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")...)
 	released := ""
 	if shard.Released {
 		released = "yes"
 	}
 	owner, target, previous := ownerName(shard.Owner, shard.Instance), ownerName(shard.To, shard.ToInstance), ownerName(shard.Previous, shard.PreviousInstance)
-	table.row(shard.Shard, owner, displayState(shard), target, shard.Epoch, previous, released)
+	table.row(withService[any](hasServices, shard.Service, shardNumber(shard.Shard, shard.ServiceShard), owner, displayState(shard), target, shard.Epoch, previous, released)...)
 	if err := table.flush(); err != nil {
 		return err
 	}
@@ -103,6 +110,7 @@ const maxRangesBytes = 48
 
 // group contains the common properties of the shards in one row.
 type group struct {
+	service           string // empty without services
 	state, owner      string // owner is NODE/INSTANCE if a node has several app instances
 	ownerNode         string
 	ownerInstance     int
@@ -134,13 +142,14 @@ func explainStaleReturn(owner string) string {
 func writeShards(w io.Writer, shards []api.Shard) error {
 	shardsByGroup := make(map[group][]uint32)
 	for _, shard := range shards {
-		g := group{state: displayState(shard), owner: ownerName(shard.Owner, shard.Instance), ownerNode: shard.Owner, ownerInstance: shard.Instance, target: ownerName(shard.To, shard.ToInstance), epoch: shard.Epoch, unavailableReason: shard.Unavailable}
-		shardsByGroup[g] = append(shardsByGroup[g], shard.Shard)
+		g := group{service: shard.Service, state: displayState(shard), owner: ownerName(shard.Owner, shard.Instance), ownerNode: shard.Owner, ownerInstance: shard.Instance, target: ownerName(shard.To, shard.ToInstance), epoch: shard.Epoch, unavailableReason: shard.Unavailable}
+		shardsByGroup[g] = append(shardsByGroup[g], shardNumber(shard.Shard, shard.ServiceShard))
 	}
 	groups := slices.SortedFunc(maps.Keys(shardsByGroup), compareGroups)
-	table := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
+	hasServices := slices.ContainsFunc(groups, func(g group) bool { return g.service != "" })
+	table := newTable(w, withService(hasServices, "SERVICE", "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")...)
 	for _, g := range groups {
-		table.row(g.owner, g.state, g.target, g.epoch, len(shardsByGroup[g]), formatRanges(shardsByGroup[g]))
+		table.row(withService[any](hasServices, g.service, g.owner, g.state, g.target, g.epoch, len(shardsByGroup[g]), formatRanges(shardsByGroup[g]))...)
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -178,6 +187,7 @@ func explanations(groups []group) (lines []string) {
 // compareGroups defines the order of the rows.
 func compareGroups(a, b group) int {
 	return cmp.Or(
+		cmp.Compare(a.service, b.service),
 		cmp.Compare(a.ownerNode, b.ownerNode),
 		cmp.Compare(a.ownerInstance, b.ownerInstance),
 		cmp.Compare(a.state, b.state),
@@ -213,26 +223,33 @@ func formatRanges[N uint16 | uint32](numbers []N) string {
 }
 
 type locateCommand struct {
-	Key string `arg:"" help:"The key, as in requests."`
+	Key  string `arg:"" help:"The key, as in requests."`
+	Host string `help:"Use the service of requests with this host, instead of --service." placeholder:"HOST"`
+	Path string `help:"Use the service of requests with this path, instead of --service." placeholder:"PATH"`
+	serviceFlag
 	target
 }
 
 // Run prints the shard and the owner of a key.
 func (c *locateCommand) Run(ctx context.Context, session *session) error {
-	client, err := c.client(session)
+	if c.Service != "" && (c.Host != "" || c.Path != "") {
+		return usageError("--service and --host or --path exclude each other: omit one of them")
+	}
+	node, err := c.client(session)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	location, err := client.Locate(ctx, c.Key)
+	defer node.Close()
+	location, err := node.LocateIn(ctx, client.LocateQuery{Key: c.Key, Service: c.Service, Host: c.Host, Path: c.Path})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return writeJSON(session.out, location)
 	}
-	table := newTable(session.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
-	table.row(location.Key, location.Shard, ownerName(location.Owner, location.Instance), location.Endpoint, location.Epoch)
+	hasServices := location.Service != ""
+	table := newTable(session.out, withService(hasServices, "SERVICE", "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")...)
+	table.row(withService[any](hasServices, location.Service, location.Key, shardNumber(location.Shard, location.ServiceShard), ownerName(location.Owner, location.Instance), location.Endpoint, location.Epoch)...)
 	if err = table.flush(); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type waitCommand struct {
 	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
 	Node    string        `arg:"" optional:"" help:"ID of the node (for drained; default: the node at --admin)."`
 	Timeout time.Duration `help:"Fail after this time (0: no limit)." placeholder:"DURATION"`
+	Service string        `help:"With serving, wait only for the shards of this service." placeholder:"NAME"`
 	target
 }
 
@@ -53,6 +54,8 @@ func (c *waitCommand) Run(ctx context.Context, session *session) error {
 		return usageError("wait serving applies to the cluster: omit the node, or use wait node " + c.Node)
 	case c.What == "node" && c.Node == "":
 		return usageError("wait node requires a node: wait node ID; `shardway nodes` lists them")
+	case c.Service != "" && c.What != "serving":
+		return usageError("--service belongs to wait serving: omit it")
 	case c.Timeout < 0:
 		return usageError(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
 	}
@@ -132,6 +135,9 @@ func (c *waitCommand) unmetService(ctx context.Context, client *client.Client) (
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
+	if c.Service != "" {
+		return c.unmetServiceShards(ctx, client)
+	}
 	status, err := client.Status(ctx)
 	switch {
 	case err != nil:
@@ -142,6 +148,33 @@ func (c *waitCommand) unmetService(ctx context.Context, client *client.Client) (
 		return pluralize(status.Shards.Orphaned, "shard") + " without an owner", nil
 	case status.Shards.Unavailable > 0:
 		return pluralize(status.Shards.Unavailable, "shard") + " unavailable", nil
+	}
+	return "", nil
+}
+
+// unmetServiceShards describes why the cluster does not serve all shards of the service of the flag. Empty means that
+// it does.
+func (c *waitCommand) unmetServiceShards(ctx context.Context, client *client.Client) (string, error) {
+	list, err := client.ServiceShards(ctx, c.Service, "")
+	if err != nil {
+		return "", err
+	}
+	orphaned, unavailable := 0, 0
+	for _, shard := range list.Shards {
+		switch {
+		case shard.Owner == "":
+			orphaned++
+		case shard.Unavailable != "":
+			unavailable++
+		}
+	}
+	switch {
+	case list.Epoch == 0:
+		return "no shard map yet", nil
+	case orphaned > 0:
+		return fmt.Sprintf("%s of service %s without an owner", pluralize(orphaned, "shard"), c.Service), nil
+	case unavailable > 0:
+		return fmt.Sprintf("%s of service %s unavailable", pluralize(unavailable, "shard"), c.Service), nil
 	}
 	return "", nil
 }
