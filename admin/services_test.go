@@ -47,8 +47,8 @@ func (c *withServices) ServiceOf(host, path string) (string, error) {
 	return "", problem.New(problem.NoService, "no service has a route")
 }
 
-func (c *withServices) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.ShardOf(key, 7)), "0123456789abcdef"
+func (c *withServices) Mark(_, key string) (shard uint32, hash string, err error) {
+	return uint32(shardmap.ShardOf(key, 7)), "0123456789abcdef", nil
 }
 
 func serviceHandler(cluster api.Cluster) http.Handler {

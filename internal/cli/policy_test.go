@@ -102,7 +102,7 @@ func TestEachActionSendsItsReason(t *testing.T) {
 	seen := map[api.Verb]bool{}
 	for _, line := range []string{
 		"drain b", "drain b --wait", "cordon b", "mark-failed b", "uncordon b", "pause --for 30m", "resume", "weight b 7", "pin 2 b", "unpin 2", "app-restarted b", "policy role app", "policy role --remove", "rebalance", "remove b", "step-down",
-		"quarantine alice", "quarantine --lift alice",
+		"quarantine alice", "quarantine --lift alice", "service add chat --shards 4", "service remove chat",
 	} {
 		code, _, errOut := run(t, line+" --reason rack --admin="+addr)
 		if code != 0 {
@@ -115,7 +115,7 @@ func TestEachActionSendsItsReason(t *testing.T) {
 			t.Errorf("%s sent the reason %q", line, got.Reason)
 		}
 	}
-	for verb := api.Remove; verb <= api.MarkFailed; verb++ {
+	for verb := api.Remove; verb <= api.RemoveService; verb++ {
 		if !seen[verb] {
 			t.Errorf("no command for %s was tried", verb)
 		}

@@ -28,10 +28,6 @@ func (a *API) Policy() api.Policy {
 		}
 		result.Pins = append(result.Pins, pinned)
 	}
-	for i := range result.Quarantined {
-		key := &result.Quarantined[i]
-		key.Service, key.ServiceShard = serviceOfShard(state, shardmap.Shard(key.Shard))
-	}
 	for _, id := range slices.Sorted(maps.Keys(policy.GradualDrains)) {
 		result.GradualDrains = append(result.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(policy.GradualDrains[id].Duration)})
 	}
