@@ -18,6 +18,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/config"
 	"shardway/node/process"
 	"shardway/shardmap"
@@ -94,9 +96,39 @@ func TestNewClusterServesSeveralServices(t *testing.T) {
 		t.Errorf("reload: %v", err)
 	}
 	calls.checkAcquired(t, map[string]uint32{"A chat": 32, "B default": 8})
+	checkServiceActions(t, addrs["admin"])
 	terminate()
 	if err = <-ended; err != nil {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// checkServiceActions adds and removes a service at the admin port, and checks where the routes of the proxy lead.
+func checkServiceActions(t *testing.T, addr string) {
+	t.Helper()
+	node, err := client.New(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	location, err := node.LocateIn(t.Context(), client.LocateQuery{Key: "tea", Host: "example.com", Path: "/chat/tea"})
+	if err != nil || location.Service != "chat" || *location.ServiceShard != uint32(shardmap.ShardOf("tea", 32)) || location.Owner == "" {
+		t.Errorf("locate: %+v, %v", location, err)
+	}
+	for _, tc := range []struct {
+		action api.Action
+		want   string // of the error; empty means success
+	}{
+		{api.Action{Verb: api.AddService, Service: "search", Shards: 16}, ""},
+		{api.Action{Verb: api.AddService, Service: "search", Shards: 8}, "shards = 8, but service search has 16"},
+		{api.Action{Verb: api.RemoveService, Service: "chat"}, `service-in-use: remove-service: refused: service = "chat" is in the active key configuration`},
+		{api.Action{Verb: api.RemoveService, Service: "search"}, ""},
+		{api.Action{Verb: api.RemoveService, Service: "search"}, "unknown-service"},
+	} {
+		_, err := node.Do(t.Context(), tc.action)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s %s: %v, want %q", tc.action.Verb, tc.action.Service, err, tc.want)
+		}
 	}
 }
 
