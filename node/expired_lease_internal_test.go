@@ -85,7 +85,7 @@ func TestCallsAskTheClock(t *testing.T) {
 		h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 			<-goes
 			return ackagent.HookResult{Err: ctx.Err()}
-		}), router.NewInFlight(4), zerolog.Nop())
+		}), router.NewInFlight(), zerolog.Nop())
 		h.ctx, h.isOverdue = t.Context(), func() bool { return over }
 		again := func() { over = true }
 		call := func(kind ackagent.HookKind, before func()) error {

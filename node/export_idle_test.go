@@ -31,7 +31,7 @@ func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial f
 	r.SwapTable(ack.NewRouting(self, s, 0, false))
 	tracker := &idleshards.Tracker{
 		Self: self, Clock: clock.Virtual(), Router: r, Proxy: proxy.New(proxy.Options{Cluster: r, Queue: queue.New(queue.Options{})}),
-		Holds: idleshards.NewHolds(shards), Stages: new(idleshards.Stages),
+		Holds: idleshards.NewHolds(), Stages: new(idleshards.Stages),
 	}
 	view := cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s })
 	l, _, _ := leaderloop.NewWithoutLoop(leaderloop.Options{Self: self, Client: control.NewClient(port, zerolog.Nop()), View: view, IdleShards: tracker.Answer}, 1, 0)

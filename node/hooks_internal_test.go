@@ -28,7 +28,7 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Seq: 1, Err: ctx.Err()}
-			}), router.NewInFlight(4), zerolog.Nop())
+			}), router.NewInFlight(), zerolog.Nop())
 			h.ctx = t.Context()
 			began := time.Now()
 			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
@@ -60,7 +60,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 			h := newHookRunner(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Err: ctx.Err()}
-			}), router.NewInFlight(4), zerolog.Nop())
+			}), router.NewInFlight(), zerolog.Nop())
 			failed := 0
 			h.ctx, h.onAcquireFailed = t.Context(), func() { failed++ }
 			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
@@ -80,7 +80,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(4), zerolog.Nop())
+		h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(), zerolog.Nop())
 		h.ctx = ctx
 		h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
 		synctest.Wait()
@@ -121,7 +121,7 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				failed := 0
-				h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(4), zerolog.New(&log))
+				h := newHookRunner(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(), zerolog.New(&log))
 				h.ctx, h.onAcquireFailed = t.Context(), func() { failed++ }
 				for range tc.calls {
 					h.StartCall(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
@@ -163,7 +163,7 @@ func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 		}
 	}
 	only := func(s shardmap.Shard) func(shardmap.Shard) bool { return func(o shardmap.Shard) bool { return o == s } }
-	f := router.NewInFlight(4)
+	f := router.NewInFlight()
 	end := f.Begin(1)
 	if end(); told(f) {
 		t.Error("told, though nobody waits")

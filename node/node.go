@@ -138,7 +138,7 @@ func New(options Options) (*Node, error) {
 		options.ShutdownTimeout = defaultShutdownTimeout
 	}
 	dir := options.Dir
-	if err := checkDirectory(dir, options.Shards); err != nil {
+	if err := checkDirectory(dir, &options); err != nil {
 		return nil, err
 	}
 	n := &Node{
@@ -178,9 +178,10 @@ func New(options Options) (*Node, error) {
 
 // checkDirectory returns an error if the data directory belongs to a cluster with a different number of shards, or
 // has a format version that this program does not support.
-func checkDirectory(dir *disk.Dir, shardCount int) error {
-	if id, shards := dir.Cluster(); id != "" && shards != shardCount {
-		return fmt.Errorf("node: the cluster of this data directory has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", shards, shardCount, shards)
+func checkDirectory(dir *disk.Dir, options *Options) error {
+	// With services, the log contains the shards of each.
+	if id, shards := dir.Cluster(); id != "" && len(options.Services) == 0 && shards != options.Shards {
+		return fmt.Errorf("node: the cluster of this data directory has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", shards, options.Shards, shards)
 	}
 	version := ack.FormatVersion(dir.Level())
 	if version == 0 { // the directory is new
@@ -251,7 +252,7 @@ func (n *Node) newRouter() {
 	n.queue = queue.New(n.options.Queue)
 	n.newAppHealth()
 	n.writeLimit = writelimit.New(n.writeLimitOptions())
-	n.idleTracker = &idleshards.Tracker{Self: n.self, Clock: n.options.Clock, Router: n.router, Holds: idleshards.NewHolds(n.options.Shards), Stages: new(idleshards.Stages)}
+	n.idleTracker = &idleshards.Tracker{Self: n.self, Clock: n.options.Clock, Router: n.router, Holds: idleshards.NewHolds(), Stages: new(idleshards.Stages)}
 }
 
 // onAppHealthChange is called when the app has become healthy or unhealthy.

@@ -98,7 +98,7 @@ func TestNoGuardWatchesAnotherProcess(t *testing.T) {
 		cancel()
 		var o overdueDetector
 		o.recordAbort(time.Second)
-		o.check(time.Hour, time.Second, false, router.NewInFlight(1), 1)
+		o.check(time.Hour, time.Second, false, router.NewInFlight(), 1)
 		began := time.Now()
 		o.waitFor(over, time.Second, "requests", func() { time.Sleep(time.Minute) })
 		if took := time.Since(began); took != time.Minute {

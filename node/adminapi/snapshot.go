@@ -26,7 +26,8 @@ type snapshot struct {
 // snapshot reads the state of this node once. views is the leader's view of the nodes; nil means that the leader did
 // not respond.
 func (a *API) snapshot(views []leader.MemberView) snapshot {
-	s := snapshot{self: a.options.Self, shards: a.options.Shards, replicated: a.options.Router.State(), leaseLeft: a.options.Router.LeaseLeft(), isolated: a.options.View.Raft.IsIsolated()}
+	replicated := a.options.Router.State()
+	s := snapshot{self: a.options.Self, shards: max(a.options.Shards, replicated.Committed().Len()), replicated: replicated, leaseLeft: a.options.Router.LeaseLeft(), isolated: a.options.View.Raft.IsIsolated()}
 	for isSameTerm := false; !isSameTerm; {
 		s.term = a.options.View.Raft.Term()
 		s.leader = a.options.View.Leader()

@@ -42,7 +42,7 @@ func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	in := diagnosis.Inputs{
 		Self: string(m.options.Self), Gateway: m.options.Gateway, Now: now,
 		Leader: m.options.View.Leader(), LeaderUnknown: m.options.View.Raft.IsIsolated(), Lease: m.options.View.Timing().Lease, RaftTimeout: m.options.RaftTimeout,
-		Shards: m.options.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
+		Shards: max(m.options.Shards, committed.Len()), Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
 		Stopping: m.options.Agent.IsLeaving() || m.options.IsStopping(),
 	}
 	isUpToDate := m.upToDate.Update(now, m.options.Agent.IsUpToDate())
@@ -351,7 +351,7 @@ func (m *Monitor) updateAcquiringShards() {
 		return
 	}
 	m.acquiringGeneration, m.acquiringShards = table.Generation(), nil
-	for i := range m.options.Shards {
+	for i := range table.Shards() {
 		shard := shardmap.Shard(i)
 		if r := table.Route(shard); r.Kind == route.Queued && r.Reason == route.ReasonAcquiring {
 			m.acquiringShards = append(m.acquiringShards, shard)

@@ -13,7 +13,7 @@ import (
 
 // A hold counts for the ownership in which the app requested it, and until it expires.
 func TestHoldEndsWithItsTimeAndItsOwnership(t *testing.T) {
-	h := NewHolds(4)
+	h := NewHolds()
 	for _, c := range []struct {
 		what       string
 		set        func()
@@ -57,7 +57,7 @@ func TestHeldShardIsNotIdle(t *testing.T) {
 // not end the hold: the shard would count as idle and move.
 func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 	for name, until := range map[string]time.Duration{"renews its hold": time.Minute, "ends its hold": 0} {
-		h := NewHolds(1)
+		h := NewHolds()
 		h.set(0, 7, 20*time.Second)
 		h.set(0, 6, until)
 		if !h.has(0, 7, 19*time.Second) {
@@ -76,7 +76,7 @@ func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 // A held shard counts as busy, under the ownership of its hold only, until the hold ends.
 func TestHeldShardIsBusyForItsOwnership(t *testing.T) {
 	c := new(clock.Manual)
-	tracker := &Tracker{Self: "a", Clock: c, Holds: NewHolds(4), Router: router.New("a", 4, c, nil)}
+	tracker := &Tracker{Self: "a", Clock: c, Holds: NewHolds(), Router: router.New("a", 4, c, nil)}
 	m := shardmap.Assign(shardmap.New(4), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	since := func(s shardmap.Shard) uint64 { return uint64(m.OwnedSince(s)) }
 	tracker.Hold(1, since(1), 10*time.Second)

@@ -4,13 +4,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
 // InFlight counts the requests that run at the local app, by shard. Its methods may be called from any
 // goroutine. A request costs one atomic addition at its start and one at its end, and no allocation.
 type InFlight struct {
-	shardCounts []shardCount
+	// chunks contain the counts of shardsPerChunk shards each. A chunk is created for its first request, because the
+	// map gets longer with each service that is added.
+	chunks [ack.MaxShards / shardsPerChunk]atomic.Pointer[shardCounts]
 	// draining is set while the agent waits for counts to reach zero.
 	draining atomic.Bool
 	// OnFirstEnded is called when the first admitted request for a shard has ended since AwaitFirstEnd, with the
@@ -19,6 +22,12 @@ type InFlight struct {
 	// ReachedZero receives a token when a count has reached zero while draining.
 	ReachedZero chan struct{}
 }
+
+// shardsPerChunk is the number of shards whose counts are created together.
+const shardsPerChunk = 256
+
+// shardCounts are the counts of consecutive shards.
+type shardCounts [shardsPerChunk]shardCount
 
 // shardCount is the number of requests of one shard.
 type shardCount struct {
@@ -29,21 +38,37 @@ type shardCount struct {
 	release     func() // created once, because a closure per request would be an allocation
 }
 
-// NewInFlight returns counts of zero for the given number of shards.
-func NewInFlight(shards int) *InFlight {
-	f := &InFlight{shardCounts: make([]shardCount, shards), ReachedZero: make(chan struct{}, 1)}
-	for i := range f.shardCounts {
-		counter := &f.shardCounts[i]
+// NewInFlight returns counts of zero.
+func NewInFlight() *InFlight { return &InFlight{ReachedZero: make(chan struct{}, 1)} }
+
+// counter returns the count of a shard.
+func (f *InFlight) counter(shard shardmap.Shard) *shardCount {
+	counts := f.chunks[shard/shardsPerChunk].Load()
+	if counts == nil {
+		counts = f.addChunk(shard)
+	}
+	return &counts[shard%shardsPerChunk]
+}
+
+// addChunk creates the counts of the chunk of a shard, unless another goroutine has created them.
+func (f *InFlight) addChunk(shard shardmap.Shard) *shardCounts {
+	counts := new(shardCounts)
+	for i := range counts {
+		counter := &counts[i]
 		counter.release = func() { f.endAdmitted(counter) }
 	}
-	return f
+	chunk := &f.chunks[shard/shardsPerChunk]
+	if !chunk.CompareAndSwap(nil, counts) {
+		return chunk.Load()
+	}
+	return counts
 }
 
 // Begin counts one more request for the shard. The caller must call release when the request has ended. The caller
 // must read the routing table and the lease after Begin. The agent stops a shard in the opposite order: it replaces
 // the table and then reads the count. As a result, at least one of the two sees the other.
 func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
-	counter := &f.shardCounts[shard]
+	counter := f.counter(shard)
 	counter.count.Add(1)
 	return counter.release
 }
@@ -51,7 +76,7 @@ func (f *InFlight) Begin(shard shardmap.Shard) (release func()) {
 // AwaitFirstEnd calls OnFirstEnded once, at the next end of an admitted request for shard. ownedSince is the clock
 // time at which this node became the owner of the shard, or zero if it no longer owns the shard.
 func (f *InFlight) AwaitFirstEnd(shard shardmap.Shard, ownedSince time.Duration) {
-	f.shardCounts[shard].awaitsFirst.Store(int64(ownedSince))
+	f.counter(shard).awaitsFirst.Store(int64(ownedSince))
 }
 
 // endAdmitted counts one admitted request less.
@@ -66,7 +91,7 @@ func (f *InFlight) endAdmitted(counter *shardCount) {
 }
 
 // endRefused uncounts a request for shard that was not admitted.
-func (f *InFlight) endRefused(shard shardmap.Shard) { f.end(&f.shardCounts[shard]) }
+func (f *InFlight) endRefused(shard shardmap.Shard) { f.end(f.counter(shard)) }
 
 // end decrements the count, and notifies ReachedZero if that is needed.
 func (f *InFlight) end(counter *shardCount) {
@@ -93,16 +118,16 @@ func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 // CountShard counts the requests for shard. If there are any, ReachedZero receives a token when they may have
 // ended.
 func (f *InFlight) CountShard(shard shardmap.Shard) int {
-	count := int(f.shardCounts[shard].count.Load())
+	count := int(f.counter(shard).count.Load())
 	if count == 0 {
 		return 0
 	}
 	f.draining.Store(true)
-	return int(f.shardCounts[shard].count.Load())
+	return int(f.counter(shard).count.Load())
 }
 
 // CountOf counts the requests for shard.
-func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.shardCounts[shard].count.Load()) }
+func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.counter(shard).count.Load()) }
 
 // Total counts all requests. It does not affect ReachedZero.
 func (f *InFlight) Total() int {
@@ -112,9 +137,15 @@ func (f *InFlight) Total() int {
 // CountExcept counts the requests for shards for which mayRun returns false. It does not affect ReachedZero.
 func (f *InFlight) CountExcept(mayRun func(shardmap.Shard) bool) int {
 	total := 0
-	for i := range f.shardCounts {
-		if count := f.shardCounts[i].count.Load(); count > 0 && !mayRun(shardmap.Shard(i)) {
-			total += int(count)
+	for i := range f.chunks {
+		counts := f.chunks[i].Load()
+		if counts == nil {
+			continue
+		}
+		for j := range counts {
+			if count := counts[j].count.Load(); count > 0 && !mayRun(shardmap.Shard(i*shardsPerChunk+j)) {
+				total += int(count)
+			}
 		}
 	}
 	return total

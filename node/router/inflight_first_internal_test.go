@@ -9,7 +9,7 @@ import (
 // Only the first end of an admitted request after AwaitFirstEnd is reported, and none after the shard was lost.
 func TestFirstEndedRequestIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	f := NewInFlight(2)
+	f := NewInFlight()
 	var reported []time.Duration
 	f.OnFirstEnded = func(ownedSince time.Duration) { reported = append(reported, ownedSince) }
 	f.Begin(0)()

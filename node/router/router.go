@@ -20,6 +20,7 @@ import (
 // in-flight requests. Only the goroutine of agent.run writes the table and the lease. Any number of
 // requests read them.
 type Router struct {
+	shards           int // number of shards until the map is known
 	clock            clock.Clock
 	port             *peer.Port
 	RequestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
@@ -45,9 +46,10 @@ type Router struct {
 
 var _ proxy.Cluster = (*Router)(nil)
 
-// New returns a router without a shard map and without a lease. shards is the number of shards.
+// New returns a router without a shard map and without a lease. shards is the number of shards until the map of the
+// cluster is known, which may be longer.
 func New(self shardmap.NodeID, shards int, clk clock.Clock, port *peer.Port) *Router {
-	router := &Router{clock: clk, port: port, RequestStreams: muxpool.NewForRequests(port), WebSocketStreams: muxpool.NewForWebSockets(port), InFlight: NewInFlight(shards), leaseGaps: newLeaseGaps(clk.Precise())}
+	router := &Router{clock: clk, port: port, RequestStreams: muxpool.NewForRequests(port), WebSocketStreams: muxpool.NewForWebSockets(port), InFlight: NewInFlight(), shards: shards, leaseGaps: newLeaseGaps(clk.Precise())}
 	router.mu.swapped = make(chan struct{})
 	router.SwapTable(ack.NewRouting(self, ack.NewState(), 0, false))
 	return router
@@ -70,7 +72,7 @@ func (r *Router) SwapTable(routing ack.Routing) uint64 {
 		Generation: generation,
 		Committed:  uint64(state.Committed().Epoch()),
 		Proposed:   uint64(state.Proposed().Epoch()),
-		Shards:     len(r.InFlight.shardCounts),
+		Shards:     max(r.shards, state.Proposed().Len()),
 		Previous:   r.table.Load(),
 		Keys:       keys.keys,
 		KeysSince:  uint64(state.KeyConfigSince()),
