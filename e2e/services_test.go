@@ -136,3 +136,35 @@ func TestServiceWithoutNodeIsOrphaned(t *testing.T) {
 	}
 	x.Check(t)
 }
+
+// TestServiceIsAddedToRunningCluster adds a service to a cluster under load: first to the cluster, then to the
+// configuration of one node after the other. The other services keep their ranges and lose no request.
+func TestServiceIsAddedToRunningCluster(t *testing.T) {
+	t.Parallel()
+	x := &servicesTest{T: t, Cluster: cluster.Start(t, cluster.Options{
+		Binaries: binaries(t), Nodes: 3, Flags: []string{"--queue-wait", "5s"},
+		Services: []cluster.Service{{Name: "chat", Shards: 20, Nodes: "abc"}, {Name: "search", Shards: 7, Nodes: "ab"}},
+	})}
+	running := x.Load(t, x.Nodes(), cluster.Traffic{Rate: 100})
+	running.AwaitStarted(t, 100)
+
+	if out, code := shardway(t, "service", "add", "wiki", "--shards", "300", "--admin", x.Node("c").Admin); code != 0 {
+		t.Fatalf("service add: exit %d, %s", code, out)
+	}
+	x.AddService(t, cluster.Service{Name: "wiki", Shards: 300, Nodes: "bc"})
+	for _, node := range x.Nodes() {
+		running.SetTargets(x.Others(node))
+		node.Stop(t)
+		node.Start(t)
+		x.AwaitServedBy(t, x.Nodes()...)
+	}
+	running.SetTargets(x.Nodes())
+	x.AwaitServing(t)
+	for _, key := range []string{"one", "two", "three", "four"} {
+		if response := x.send(x.Node("a"), "wiki", key); !response.OK() || strings.HasPrefix(response.App, "a") {
+			t.Errorf("wiki: %+v", response)
+		}
+	}
+	running.AwaitStarted(t, 100)
+	running.Finish(t)
+}

@@ -41,29 +41,60 @@ func (c *Cluster) ServiceRanges() []history.Service {
 // prepareServices starts the apps of a node, and writes its configuration file.
 func (c *Cluster) prepareServices(tb testing.TB, node *Node) {
 	tb.Helper()
+	for _, service := range c.opts.Services {
+		c.startApp(tb, node, service)
+	}
+	node.flags = append(node.flags, "--config", c.writeServices(tb, node))
+}
+
+// startApp starts the app of a service at a node that runs the service. The first one is the app that the node has.
+func (c *Cluster) startApp(tb testing.TB, node *Node, service Service) {
+	tb.Helper()
+	if !service.runs(node.ID) {
+		return
+	}
+	app := node.App
+	if len(node.Instances) > 0 {
+		app = c.newApp(tb, node)
+	}
+	app.Service = service.Name
+	if len(node.Instances) > 0 {
+		app.Start(tb)
+	}
+	node.Instances = append(node.Instances, app)
+}
+
+// writeServices writes the configuration file of a node, and returns its name.
+func (c *Cluster) writeServices(tb testing.TB, node *Node) (file string) {
+	tb.Helper()
 	var text strings.Builder
 	text.WriteString("services:\n")
 	for _, service := range c.opts.Services {
 		upstream := ""
-		if service.runs(node.ID) {
-			app := node.App
-			if len(node.Instances) > 0 {
-				app = c.newApp(tb, node)
+		for _, app := range node.Instances {
+			if app.Service == service.Name {
+				upstream = ", upstream: 'http://" + app.Addr + "'"
 			}
-			app.Service = service.Name
-			if len(node.Instances) > 0 {
-				app.Start(tb)
-			}
-			node.Instances = append(node.Instances, app)
-			upstream = ", upstream: 'http://" + app.Addr + "'"
 		}
 		fmt.Fprintf(&text, "  %s: {routes: [/%s], key: 'header:X-Shard-Key', shards: %d%s}\n", service.Name, service.Name, service.Shards, upstream)
 	}
-	file := filepath.Join(c.dir, "node-"+node.ID+".yaml")
+	file = filepath.Join(c.dir, "node-"+node.ID+".yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	node.flags = append(node.flags, "--config", file)
+	return file
+}
+
+// AddService adds a service to the configuration files of all nodes, and starts its apps. Its range follows the others, so
+// its name must be the last one in order. The nodes use it after a restart.
+func (c *Cluster) AddService(tb testing.TB, service Service) {
+	tb.Helper()
+	c.opts.Services = append(c.opts.Services, service)
+	c.opts.Shards += service.Shards
+	for _, node := range c.nodes {
+		c.startApp(tb, node, service)
+		c.writeServices(tb, node)
+	}
 }
 
 // checkServices returns an error unless the shards of each service are spread evenly over those of the
