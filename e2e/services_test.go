@@ -156,7 +156,7 @@ func TestServiceIsAddedToRunningCluster(t *testing.T) {
 		running.SetTargets(x.Others(node))
 		node.Stop(t)
 		node.Start(t)
-		x.AwaitServedBy(t, x.Nodes()...)
+		node.AwaitStatus(t, "owns shards", func(status cluster.Status) bool { return status.State == "operational" && status.Shards.Owned > 0 })
 	}
 	running.SetTargets(x.Nodes())
 	x.AwaitServing(t)

@@ -21,6 +21,14 @@ type Map struct {
 // observationLag is the maximum time between the commit and the observation of a map.
 const observationLag = int64(time.Second)
 
+// owner returns the owner of a shard. A shard of a service that was added after the map has none.
+func (m *Map) owner(shard int) string {
+	if shard >= len(m.Owners) {
+		return ""
+	}
+	return m.Owners[shard]
+}
+
 // hasNode reports whether an app instance of the node owns shards.
 func (m *Map) hasNode(node string) bool {
 	return slices.ContainsFunc(m.Owners, func(owner string) bool { return nodeOf(owner) == node })

@@ -79,7 +79,7 @@ func (pc *placementChecker) checkCordons(before, shardMap *Map) {
 		return
 	}
 	for shard, owner := range shardMap.Owners {
-		previousOwner := before.Owners[shard]
+		previousOwner := before.owner(shard)
 		if cordoned[nodeOf(owner)] && nodeOf(previousOwner) != nodeOf(owner) {
 			pc.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
 		}
@@ -94,7 +94,7 @@ func (pc *placementChecker) isDrainStage(i int, drain *Drain) bool {
 		return false
 	}
 	for shard, owner := range pc.maps[i].Owners {
-		if drain.drains(owner) && !drain.drains(pc.maps[i-1].Owners[shard]) {
+		if drain.drains(owner) && !drain.drains(pc.maps[i-1].owner(shard)) {
 			return false
 		}
 	}
