@@ -249,8 +249,17 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet, w.astray = s.mix.quiet, s.mix.astray
 	// A fault without a suitable host is drawn again, but not forever: a tape may be at its end.
 	faults := s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1)
-	for tries := 0; w.faulted < faults && tries < 40*faults && w.failure == ""; tries++ {
-		w.fault()
+	hit := func() {
+		for tries := 0; w.faulted < faults && tries < 40*faults && w.failure == ""; tries++ {
+			w.fault()
+		}
+	}
+	hit()
+	if w.faulted < leastFaults && w.failure == "" { // no node runs that a fault could hit
+		for _, h := range w.hosts {
+			w.keepUp(h)
+		}
+		hit()
 	}
 	if w.failure != "" {
 		return w
