@@ -29,7 +29,7 @@ func (v FormatVersion) HasInstances() bool { return v >= InstancesFormatVersion 
 // several nodes. Changes of an earlier format version are encoded without them.
 const ReasonsFormatVersion FormatVersion = 3
 
-// HasReasons reports whether data of this format version contains the reasons of operators.
+// HasReasons reports whether data of this format version contains the reasons that operators give for their actions.
 func (v FormatVersion) HasReasons() bool { return v >= ReasonsFormatVersion }
 
 // HasPinFallbacks reports whether data of this format version contains the fallbacks of pins. They were
@@ -55,11 +55,11 @@ const RolesFormatVersion FormatVersion = 3
 func (v FormatVersion) HasRoles() bool { return v >= RolesFormatVersion }
 
 // FormatVersionError reports data of a format version that this program does not support, or a
-// cluster with such a format version in force. A newer or a development version wrote it. It
-// unwraps to ErrCorrupt.
+// cluster with such a format version in force. Another version of the program, newer or unreleased, has written the
+// data. It unwraps to ErrCorrupt.
 type FormatVersionError struct {
 	Version FormatVersion
-	// InForce is set if a log entry raises the cluster to that format version.
+	// InForce is set if the whole cluster uses that format version: a log entry has switched all nodes to it.
 	InForce bool
 }
 

@@ -20,8 +20,8 @@ func (p *Policy) setPin(shard shardmap.Shard, pin shardmap.Pin, fallbacks []shar
 	}
 }
 
-// deleteFromPins removes a node from all pins. The next node of a pin takes its place. A pin without
-// other nodes ends.
+// deleteFromPins removes a node from all pins. The first fallback of a pin takes the place of the node. A pin
+// without fallbacks is removed.
 func (p *Policy) deleteFromPins(node shardmap.NodeID) {
 	for shard, pin := range p.Pins {
 		if pin.Zone != "" {

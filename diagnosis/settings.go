@@ -18,7 +18,7 @@ type SettingsOf struct {
 // Difference is a setting that is not the same on all nodes.
 type Difference struct {
 	Setting string         `json:"setting"`
-	Values  []SettingValue `json:"values"` // values of most nodes first
+	Values  []SettingValue `json:"values"` // in descending order of the number of their nodes
 }
 
 // SettingValue is a value of a setting, and the nodes that have it, sorted.
@@ -33,8 +33,8 @@ const (
 	maxValues      = 8
 )
 
-// Differences compares the settings of nodes. A node without a setting is ignored for it: the node
-// may be a gateway, or run another version.
+// Differences compares the settings of nodes. If a node does not have a setting, it does not count for this setting: the
+// node may be a gateway, or run another version.
 func Differences(all []SettingsOf) []Difference {
 	differsFromFirst := func(node SettingsOf) bool { return !maps.Equal(node.Settings, all[0].Settings) }
 	if !slices.ContainsFunc(all, differsFromFirst) {

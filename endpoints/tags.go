@@ -18,7 +18,7 @@ const MaxTags = 512
 // ErrTooLong reports tags that exceed MaxTags. Tags wraps it.
 var ErrTooLong = errors.New("endpoints: tags too long")
 
-// Tags returns the Serf tags of a member: own, its other tags, plus one tag for each endpoint in addrs
+// Tags returns the Serf tags of a member: the tags in own, and one tag for each endpoint in addrs
 // (name → address). It returns an error that wraps ErrInvalid for an endpoint that Check rejects, or
 // ErrTooLong if the encoded tags exceed MaxTags. It does not modify own.
 func Tags(own, addrs map[string]string) (map[string]string, error) {

@@ -342,7 +342,7 @@ func (a *agent) PublishRouting(routing ack.Routing) {
 	a.logNewSettings(previous, state)
 	a.abortOrphanedForwards(state)
 	if isNewProposal && state.HasOpenProposal() {
-		a.moveStages.RecordProposal(state, a.self, a.router.InFlight.CountOf)
+		a.moveStages.RecordProposal(state, a.self, a.router.InFlight.Count)
 		a.log.Debug().Uint64("epoch", uint64(state.Proposed().Epoch())).Msg("map proposed")
 	}
 }
@@ -408,7 +408,7 @@ func (a *agent) CountRunning(mayRun func(shardmap.Shard) bool) int {
 func (a *agent) AbortRequests(reason ackagent.AbortReason, mayRun func(shardmap.Shard) bool) {
 	switch reason {
 	case ackagent.AbortDraining:
-		a.moveStages.RecordAborted(mayRun, a.router.InFlight.CountOf)
+		a.moveStages.RecordAborted(mayRun, a.router.InFlight.Count)
 		aborted := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !mayRun(s) }, reason.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", aborted).Msg("requests aborted after drain timeout")
 	case ackagent.AbortLeaseLost:

@@ -209,7 +209,7 @@ func (h *hookRunner) CancelCall(seq uint64) {
 
 // CountRequests counts the requests that run for a shard. If there are any, the agent polls when the last one has
 // ended.
-func (h *hookRunner) CountRequests(s shardmap.Shard) int { return h.inFlight.CountShard(s) }
+func (h *hookRunner) CountRequests(s shardmap.Shard) int { return h.inFlight.CountAndNotify(s) }
 
 // callCount returns the number of running calls. h may be nil.
 func (h *hookRunner) callCount() int {

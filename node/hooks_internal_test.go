@@ -181,7 +181,7 @@ func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 	if other(); told(f) {
 		t.Error("told, though nobody waits any more")
 	}
-	if n := f.CountShard(3); n != 0 {
+	if n := f.CountAndNotify(3); n != 0 {
 		t.Errorf("%d run for a shard, want none", n)
 	}
 	end = f.Begin(1)
@@ -189,7 +189,7 @@ func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 		t.Error("told, though nothing was waited for")
 	}
 	end = f.Begin(3)
-	if n := f.CountShard(3); n != 1 || f.CountOf(3) != 1 {
+	if n := f.CountAndNotify(3); n != 1 || f.Count(3) != 1 {
 		t.Errorf("%d run for a shard, want 1", n)
 	}
 	if end(); !told(f) {

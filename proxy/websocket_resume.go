@@ -17,9 +17,14 @@ import (
 	"shardway/proxy/wsrelay"
 )
 
-// startSession handles a 101 response that starts a relay. It sends the response to the client, or
-// to the ingress. The relay itself runs after the request flow has returned. startSession returns
-// false if the run has already been cancelled.
+// startSession handles a 101 response of the app: it turns the request into a relay of WebSocket frames, and sends the
+// response to the client, or to the ingress. The relay itself runs after the request flow has returned. startSession
+// returns false if the run has already been cancelled.
+//
+// The order matters. The relay is first published in the slot, so that a cancellation from here on reaches it. Then
+// the request gives up what only requests use: its connection of the pool, its place in the queue of its key, and the
+// limit of concurrent upgrades. The session is recorded before the response is sent, because the client may send a
+// frame, or lose its connection, as soon as it has the response.
 func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session, isResumption := rr.exchange.session, rr.exchange.isResumption()
 	toClient, toApp := rr.ingress == "", attempt.route.Kind == route.Local
@@ -52,7 +57,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	if toClient {
 		rr.recordStart(session)
 		session.RecordStart(&attempt.conn.Response, &rr.server.webSockets.replays)
-		rr.takeFirstMessage() // already taken over by the session
+		rr.takeFirstMessage() // the session has a copy, so the buffer is discarded
 	}
 	relay.ResponseSent = isResumption || rr.clientHasUpgraded() || rr.writeSwitchingProtocols(attempt, !toClient)
 	if toClient {

@@ -31,10 +31,10 @@ type member struct {
 	firstHeartbeatAt time.Duration // when its first heartbeat arrived
 	rebooted         bool          // it replaced another boot in this term
 	noInitialEcho    bool          // its first heartbeat echoed no response
-	// healthySince is since when its app has been healthy; negative means that it is not.
+	// healthySince is the time at which its app became healthy; negative means that the app is not healthy.
 	healthySince time.Duration
-	// behindSince is since when its applied epoch is below the committed one; negative means that
-	// it is not.
+	// behindSince is the time at which its applied epoch fell below the committed one; negative means that it is
+	// not below.
 	behindSince time.Duration
 
 	// Echoes of responses, which prove that both directions of the link work.
@@ -47,9 +47,11 @@ type member struct {
 
 	// Leases.
 
-	hadLease         bool           // the current boot has had a lease
-	lastGrantAt      time.Duration  // of any boot; initially the election
-	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
+	hadLease    bool          // the current boot has had a lease
+	lastGrantAt time.Duration // of any boot; initially the election
+	// leaseDeniedUntil is a proposal that excludes the node. The node gets no lease before it has acknowledged it,
+	// because other nodes may take its shards only when its last lease has ended.
+	leaseDeniedUntil shardmap.Epoch
 
 	// Signs that the process has exited. Any heartbeat voids them.
 

@@ -42,7 +42,7 @@ func (pi *placementInputs) restrictToRole(placement *shardmap.Policy) (groups ro
 	return groups
 }
 
-// withNodes returns the set with further nodes. It does not modify the given set.
+// withNodes returns a set of the nodes in set and in ids. It does not modify set.
 func withNodes(set map[shardmap.NodeID]bool, ids []shardmap.NodeID) map[shardmap.NodeID]bool {
 	if len(ids) == 0 {
 		return set
@@ -63,7 +63,7 @@ func (pi *placementInputs) groupByRole(placement *shardmap.Policy) (groups roleG
 		node := pi.nodes.getOrCreate(member.ID)
 		mayReceive := !placement.Cordoned[member.ID] && !placement.GraduallyDrained[member.ID] && !placement.DrainsAll(member)
 		switch {
-		case placement.Restarting[member.ID]:
+		case placement.Restarting[member.ID]: // it keeps exactly its shards, so it is in no group
 		case !node.hasHeartbeat():
 			groups.unknown = append(groups.unknown, member.ID)
 			if mayReceive {

@@ -147,8 +147,9 @@ func (s pinnedSlot) Put(key string, last *tls.ClientSessionState) {
 	}
 }
 
-// verifiedCache contains the peer certificates that a Trust has accepted, because every
-// stream is verified and the roots do not change. Rejected certificates take no space.
+// verifiedCache contains the peer certificates that a Trust has accepted. Each new stream of a peer is verified, so the
+// same certificate comes again and again. A cached result stays correct, because the roots of a Trust do not change.
+// Rejected certificates are not stored, so that a stranger cannot fill the cache.
 type verifiedCache struct {
 	mu     sync.Mutex
 	chains map[verifiedCacheKey]verifiedChain
@@ -174,7 +175,7 @@ func (c *verifiedCache) get(key verifiedCacheKey, now time.Time) (rootFingerprin
 }
 
 // put stores that a chain was verified, and returns the fingerprint of its root. The result is valid as long as all
-// certificates of the chain. A full cache is emptied first.
+// certificates of the chain. If the cache is full, all earlier results are discarded first.
 func (c *verifiedCache) put(key verifiedCacheKey, chain []*x509.Certificate) rootFingerprint {
 	verified := verifiedChain{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
 	for _, issuer := range chain[1:] {

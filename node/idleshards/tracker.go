@@ -52,7 +52,7 @@ func (t *Tracker) HeldCount() int {
 func (t *Tracker) busy(m *shardmap.Map) func(shardmap.Shard) int {
 	now := t.Clock.Now()
 	return func(s shardmap.Shard) int {
-		count := t.Router.InFlight.CountOf(s)
+		count := t.Router.InFlight.Count(s)
 		if t.Holds.has(s, uint64(m.OwnedSince(s)), now) {
 			count++
 		}
@@ -97,7 +97,7 @@ func (t *Tracker) AnswerStage(q leaderloop.StagedIdleRequest) leaderloop.IdleRep
 	switch {
 	case q.Held: // the shards move anyway, so all WebSockets may move now
 		batch = max(total, 1)
-		countBusy = func(s shardmap.Shard) int { return max(t.Router.InFlight.CountOf(s)-runs[s].Endless, 0) }
+		countBusy = func(s shardmap.Shard) int { return max(t.Router.InFlight.Count(s)-runs[s].Endless, 0) }
 	case q.Number > 0:
 		batch = max(batch, batchOfQuestion(q.Number, total))
 		countBusy = t.busyWithOldRequests(countBusy, runs, webSockets)

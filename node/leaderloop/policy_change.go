@@ -389,8 +389,9 @@ func translatePolicyError(err error) error {
 	return wrapChangeError(err)
 }
 
-// startPolicyChange passes the changes of a request to the driver, which submits a log entry for them. The outcome
-// is sent to request.result later, see submitEntry.
+// startPolicyChange passes the changes of a request to the driver. The driver returns effects, such as the submission of
+// a log entry, and the number under which the outcome of the entry is reported. submitEntry sends this outcome to
+// request.result later.
 func (l *Loop) startPolicyChange(ctx context.Context, request policyRequest) {
 	number, effects, err := l.driver.ChangePolicy(request.changes)
 	if err != nil {
@@ -401,7 +402,8 @@ func (l *Loop) startPolicyChange(ctx context.Context, request policyRequest) {
 	l.performEffects(ctx, effects, nil)
 }
 
-// parseQuarantine returns the change of policy that an action (Quarantine or Lift) requests.
+// parseQuarantine returns the change of policy that an action requests: Quarantine begins the quarantine of a key, and
+// Lift ends it.
 func parseQuarantine(action api.Action, policy *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(action.Hash, 16, 64)
 	if err != nil {

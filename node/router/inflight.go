@@ -105,7 +105,7 @@ func (f *InFlight) end(counter *shardCount) {
 }
 
 // CountUnowned counts the requests for shards for which mayRun returns false. If there are any, ReachedZero
-// receives a token when they may have ended.
+// receives a token as soon as the count of one of these shards is zero. The caller then counts again.
 func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	f.draining.Store(true) // before counting, so that the end of a counted request is noticed
 	count := f.CountExcept(mayRun)
@@ -115,19 +115,19 @@ func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
 	return count
 }
 
-// CountShard counts the requests for shard. If there are any, ReachedZero receives a token when they may have
-// ended.
-func (f *InFlight) CountShard(shard shardmap.Shard) int {
+// CountAndNotify counts the requests for shard, like Count. If there are any, ReachedZero receives a token when the last
+// one has ended.
+func (f *InFlight) CountAndNotify(shard shardmap.Shard) int {
 	count := int(f.counter(shard).count.Load())
 	if count == 0 {
 		return 0
 	}
 	f.draining.Store(true)
-	return int(f.counter(shard).count.Load())
+	return int(f.counter(shard).count.Load()) // again, because a request that ended before Store has sent no token
 }
 
-// CountOf counts the requests for shard.
-func (f *InFlight) CountOf(shard shardmap.Shard) int { return int(f.counter(shard).count.Load()) }
+// Count counts the requests for shard. It does not affect ReachedZero.
+func (f *InFlight) Count(shard shardmap.Shard) int { return int(f.counter(shard).count.Load()) }
 
 // Total counts all requests. It does not affect ReachedZero.
 func (f *InFlight) Total() int {

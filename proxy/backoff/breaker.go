@@ -134,7 +134,8 @@ func nextPause(pause time.Duration) time.Duration {
 }
 
 // allowProbe permits one probe, by the request that has waited longest or, if none waits, by the
-// next request that arrives. While requests wait, it restarts the timer.
+// next request that arrives. If requests wait, it also restarts the timer, so that another one probes if the first probe
+// ends without a result.
 func (b *Breaker) allowProbe() {
 	b.mu.Lock()
 	if !b.IsTripped() {

@@ -108,10 +108,10 @@ func (b *Body) splice(p *pipe, maxBytes int64) error {
 	b.addWaitTime(waitStart)
 	if n > 0 {
 		b.in.received += int64(n)
-		return b.recordConsumed(n)
+		return b.recordConsumed(n) // fails if the body exceeds its limit
 	}
 	if !errors.Is(err, io.EOF) {
-		err = b.in.interruptError(err)
+		err = b.in.interruptError(err) // ErrStopped or ErrPaused, if the wait was interrupted
 	}
 	return b.handleReadError(err)
 }
@@ -123,7 +123,7 @@ func (w *Writer) beginChunk(size int64) {
 	w.PutString("\r\n")
 }
 
-// drain sends the buffered data, and then the content of p.
+// drain sends the buffered data, and then the content of p, but not more than the declared length of the body allows.
 func (w *Writer) drain(p *pipe) error {
 	if err := w.Flush(); err != nil {
 		return err

@@ -49,7 +49,8 @@ func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
 	return header[0] & 0xf, payload, nil
 }
 
-// frame returns a frame of a server with at most 125 bytes of payload.
+// frame returns an unmasked WebSocket frame, as servers send it (RFC 6455 section 5.2). The payload must have at most 125
+// bytes, because the frame has no extended length.
 func frame(op byte, payload []byte) []byte {
 	return append([]byte{0x80 | op, byte(len(payload))}, payload...)
 }
