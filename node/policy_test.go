@@ -264,6 +264,7 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 			{Verb: api.Drain, Force: true},
 			{Verb: api.Cordon},
 			{Verb: api.MarkFailed},
+			{Verb: api.AddService},
 			{Verb: api.Uncordon},
 			{Verb: api.Weigh, Weight: 1},
 			{Verb: api.Weigh, Node: "b", Weight: 1 << 30},
@@ -280,7 +281,8 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 			w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "1", For: text}, api.ErrInvalid, `for = "`+text+`" is not a duration of at most`)
 		}
 		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is not a key hash`)
-		w.refused(w.leader(), api.Action{Verb: api.MarkFailed + 1, Node: "b"}, api.ErrRefused, "unknown action")
+		w.refused(w.follower(), api.Action{Verb: api.AddService, Service: "chat", Shards: 1 << 20}, api.ErrRefused, "at most 65536 shards in all")
+		w.refused(w.leader(), api.Action{Verb: api.RemoveService + 1, Node: "b"}, api.ErrRefused, "unknown action")
 		w.refused(w.leader(), api.Action{Verb: api.Remove, Node: w.leader().name}, api.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")
