@@ -27,7 +27,7 @@ func (line accessLine) send(in int64, event, reason string) {
 	_, sent := line.traffic()
 	request := accesslog.Request{
 		HTTP: &line.req, Sent: sent, Client: &line.clientAddr, ClientIP: line.keys.ClientIP(), Route: line.routeName(),
-		ID: exchange.requestID(&line.req), HasShard: exchange.hasShard, Shard: exchange.shard, Event: event, Reason: reason,
+		ID: exchange.requestID(&line.req), Service: exchange.service, HasShard: exchange.hasShard, Shard: exchange.shardInService(), Event: event, Reason: reason,
 	}
 	if !exchange.Keyless && exchange.Key != nil {
 		request.Key, request.HashKey = exchange.Key, line.server.options.HashKey()

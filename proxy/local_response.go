@@ -36,8 +36,9 @@ func (reply reply) sendProblemWith(prob *problem.Problem, lines []byte) {
 		prob.RetryAfter = time.Second
 	}
 	prob.Node = reply.server.options.Node
+	prob.Service = reply.exchange.service
 	if reply.exchange.hasShard {
-		prob.Shard, prob.HasShard = uint32(reply.exchange.shard), true
+		prob.Shard, prob.HasShard = uint32(reply.exchange.shardInService()), true
 		prob.Epoch = reply.server.options.Cluster.Table().Committed()
 	}
 	reply.extraLines = append(appendProblemLines(reply.extraLines[:0], prob), lines...)

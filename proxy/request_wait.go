@@ -238,7 +238,7 @@ func (wait *requestWait) expiredDecision(result decision) decision {
 // detailNotAcquired returns the detail of the error response if the app of this node has not acquired
 // the shard in time.
 func (wait *requestWait) detailNotAcquired() string {
-	detail := fmt.Sprintf("the app of node %s has not acquired shard %d in time", wait.server.options.Node, wait.exchange.shard)
+	detail := fmt.Sprintf("the app of node %s has not acquired shard %d%s in time", wait.server.options.Node, wait.exchange.shardInService(), wait.exchange.ofService())
 	if wait.server.options.AcquireError == nil {
 		return detail
 	}

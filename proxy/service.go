@@ -32,6 +32,14 @@ func (exchange *exchange) shardInService() shardmap.Shard {
 	return exchange.shard - exchange.firstShard
 }
 
+// ofService returns the name of the service for a text after the number of a shard. It is empty without services.
+func (exchange *exchange) ofService() string {
+	if exchange.service == "" {
+		return ""
+	}
+	return " of service " + exchange.service
+}
+
 // readService reads the name of the service of a forwarded request. It returns false if the header is
 // invalid.
 func (state *requestState) readService() bool {

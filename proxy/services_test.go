@@ -321,6 +321,27 @@ func TestRequestsWaitForTheirService(t *testing.T) {
 	}
 }
 
+// Error responses contain the service of the request and the shard within the service.
+func TestProblemsNameTheService(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := startServices(t, start, webApp(t, echo), func(o *proxy.Options) {
+				o.QueueWait, o.AcquireError = 50*time.Millisecond, func(shardmap.Shard) string { return "no disk" }
+			})
+			owner.useServices(t, ranges(), held(route.ReasonAcquiring))
+			c := front.dial()
+			c.send("GET /chat/tea HTTP/1.1\r\nHost: example.com\r\n\r\n")
+			res, body := c.answer("GET")
+			shard := shardmap.ShardOf("tea", 8)
+			for _, want := range []string{`"service":"chat"`, fmt.Sprintf(`"shard":%d,`, shard), fmt.Sprintf("shard %d of service chat in time", shard)} {
+				if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+					t.Errorf("%d %s, want %s", res.StatusCode, body, want)
+				}
+			}
+		})
+	}
+}
+
 // A change of the key configuration gives a waiting request another service, and another shard.
 func TestWaitingRequestsFindTheirServiceAgain(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))

@@ -26,7 +26,9 @@ type Problem struct {
 
 	// Node is the id of the responding node.
 	Node string
-	// Shard is valid only if HasShard is set, because 0 is a valid shard.
+	// Service is the service of the request. It is empty without configured services.
+	Service string
+	// Shard is the shard within the service. It is valid only if HasShard is set, because 0 is a valid shard.
 	Shard    uint32
 	HasShard bool
 	// Epoch is the epoch of the map that the node used.
@@ -99,6 +101,7 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '"')
 	dst = appendMember(dst, "reason", p.Reason)
 	dst = appendMember(dst, "node", p.Node)
+	dst = appendMember(dst, "service", p.Service)
 	if p.HasShard {
 		dst = append(dst, `,"shard":`...)
 		dst = strconv.AppendUint(dst, uint64(p.Shard), 10)
@@ -145,6 +148,7 @@ func Decode(content []byte) (*Problem, error) {
 		Code       Code    `json:"code"`
 		Reason     string  `json:"reason"`
 		Node       string  `json:"node"`
+		Service    string  `json:"service"`
 		Shard      *uint32 `json:"shard"`
 		Epoch      uint64  `json:"epoch"`
 		Finding    string  `json:"finding"`
@@ -159,7 +163,7 @@ func Decode(content []byte) (*Problem, error) {
 		return nil, errors.New("problem: decode: no code")
 	}
 	decoded := &Problem{
-		Code: members.Code, Status: members.Status, Title: members.Title, Detail: members.Detail, Reason: members.Reason, Node: members.Node,
+		Code: members.Code, Status: members.Status, Title: members.Title, Detail: members.Detail, Reason: members.Reason, Node: members.Node, Service: members.Service,
 		Epoch: members.Epoch, Finding: members.Finding, Param: members.Param, Value: members.Value, RetryAfter: time.Duration(members.RetryAfter) * time.Second,
 	}
 	if decoded.Status < 400 || decoded.Status > 599 {

@@ -91,7 +91,7 @@ func FuzzAppendJSONReadsBack(f *testing.F) {
 	f.Add("\xff\xfe bad", "\u2028 é \U0001f600 \ufffd")
 	f.Fuzz(func(t *testing.T, detail, value string) {
 		p := &problem.Problem{
-			Code: problem.BadRequest, Status: 400, Title: "t", Detail: detail, Value: value, HasShard: true, Shard: 3, RetryAfter: time.Second,
+			Code: problem.BadRequest, Status: 400, Title: "t", Detail: detail, Value: value, Service: "chat", HasShard: true, Shard: 3, RetryAfter: time.Second,
 		}
 		b := p.AppendJSON(nil)
 		if !json.Valid(b) || !utf8.Valid(b) {

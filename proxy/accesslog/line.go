@@ -23,10 +23,11 @@ type Request struct {
 	Route    string // name of the route; "queued" if the request was never sent, and "none" if it was not routed
 	ID       []byte // X-Request-Id; empty means none
 
+	Service  string // empty without configured services
 	HasShard bool
-	Shard    shardmap.Shard
-	Key      []byte // nil means that the request has no key
-	HashKey  []byte // key of the HMAC that the line contains instead of Key
+	Shard    shardmap.Shard // within the service
+	Key      []byte         // nil means that the request has no key
+	HashKey  []byte         // key of the HMAC that the line contains instead of Key
 
 	// Event and Reason are set for a resumable WebSocket. Reason is the cause of the event, or
 	// its result.
@@ -108,8 +109,11 @@ func addClient(event *zerolog.Event, request *Request) {
 	}
 }
 
-// addShard adds the shard, the ownership epoch, the owner and the key of the request.
+// addShard adds the service, the shard, the ownership epoch, the owner and the key of the request.
 func (config *Config) addShard(event *zerolog.Event, entry *Entry, request *Request) {
+	if request.Service != "" {
+		event.Str("service", request.Service)
+	}
 	if request.HasShard {
 		event.Uint32("shard", uint32(request.Shard))
 	}
