@@ -37,7 +37,7 @@ func (p *Policy) deleteFromPins(node shardmap.NodeID) {
 	}
 }
 
-// writeFallbacks writes the further nodes of a pin.
+// writeFallbacks writes the fallbacks of one pin.
 func (w *writer) writeFallbacks(nodes []shardmap.NodeID) {
 	w.uint(uint64(len(nodes)))
 	for _, id := range nodes {
@@ -62,7 +62,7 @@ func (r *reader) readFallbacks(pin shardmap.Pin, minCount uint64) []shardmap.Nod
 	return nodes
 }
 
-// writePinFallbacks writes the further nodes of all pins in the order of the shards.
+// writePinFallbacks writes the fallbacks of all pins in the order of the shards.
 func (w *writer) writePinFallbacks(fallbacks map[shardmap.Shard][]shardmap.NodeID) {
 	w.uint(uint64(len(fallbacks)))
 	for _, shard := range slices.Sorted(maps.Keys(fallbacks)) {

@@ -33,8 +33,8 @@ const (
 	maxValues      = 8
 )
 
-// Differences compares the settings of nodes. If a node does not have a setting, it does not count for this setting: the
-// node may be a gateway, or run another version.
+// Differences compares the settings of nodes. A missing setting is not a difference, because the node may be a gateway,
+// or run another version.
 func Differences(all []SettingsOf) []Difference {
 	differsFromFirst := func(node SettingsOf) bool { return !maps.Equal(node.Settings, all[0].Settings) }
 	if !slices.ContainsFunc(all, differsFromFirst) {
@@ -59,7 +59,7 @@ func Differences(all []SettingsOf) []Difference {
 	return differences
 }
 
-// sortedValues returns up to maxValues values of a setting, values of most nodes first.
+// sortedValues returns up to maxValues values of a setting, in descending order of the number of their nodes.
 func sortedValues(nodesByValue map[string][]string) []SettingValue {
 	var values []SettingValue
 	for value, nodes := range nodesByValue {

@@ -49,8 +49,9 @@ type member struct {
 
 	hadLease    bool          // the current boot has had a lease
 	lastGrantAt time.Duration // of any boot; initially the election
-	// leaseDeniedUntil is a proposal that excludes the node. The node gets no lease before it has acknowledged it,
-	// because other nodes may take its shards only when its last lease has ended.
+	// leaseDeniedUntil is the epoch of a proposal that excludes the node; zero means none. The node gets no lease
+	// before it has acknowledged this proposal. Otherwise it could renew its lease forever, and the round would wait
+	// for it forever: without an acknowledgement, other nodes may take its shards only after its lease has ended.
 	leaseDeniedUntil shardmap.Epoch
 
 	// Signs that the process has exited. Any heartbeat voids them.
@@ -62,9 +63,9 @@ type member struct {
 
 	// Failures that other nodes have noticed. Each is negative while no such sign exists.
 
-	// reportedSince is since when most other members report that they cannot connect to the node.
+	// reportedSince is the time from which on most other members report that they cannot connect to the node.
 	reportedSince time.Duration
-	// reportsEndedAt is when they stopped doing so; initially the election.
+	// reportsEndedAt is the time at which these reports ended; initially the time of the election.
 	reportsEndedAt time.Duration
 	wasReported    bool          // for EventNodeUnreachable and EventNodeReachable
 	gossipFailedAt time.Duration // when gossip reported to this leader that the node failed or left

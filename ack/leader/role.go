@@ -42,7 +42,8 @@ func (pi *placementInputs) restrictToRole(placement *shardmap.Policy) (groups ro
 	return groups
 }
 
-// withNodes returns a set of the nodes in set and in ids. It does not modify set.
+// withNodes returns a set of the nodes in set and in ids. It does not modify set. If ids is empty, it returns set itself,
+// which may be nil.
 func withNodes(set map[shardmap.NodeID]bool, ids []shardmap.NodeID) map[shardmap.NodeID]bool {
 	if len(ids) == 0 {
 		return set
@@ -54,7 +55,8 @@ func withNodes(set map[shardmap.NodeID]bool, ids []shardmap.NodeID) map[shardmap
 	return set
 }
 
-// groupByRole returns the members by role. Without a restriction, all groups are empty.
+// groupByRole assigns the members to the groups of roleGroups. A member can be in several groups, or in none. If no
+// operator has restricted shards to a role, all groups are empty.
 func (pi *placementInputs) groupByRole(placement *shardmap.Policy) (groups roleGroups) {
 	if pi.state.Policy().Role == "" {
 		return roleGroups{}

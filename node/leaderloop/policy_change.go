@@ -399,11 +399,12 @@ func (l *Loop) startPolicyChange(ctx context.Context, request policyRequest) {
 	} else {
 		l.policyCallers[number] = request.result
 	}
-	l.performEffects(ctx, effects, nil)
+	l.performEffects(ctx, effects, nil) // nil, because there is no heartbeat to respond to
 }
 
 // parseQuarantine returns the change of policy that an action requests: Quarantine begins the quarantine of a key, and
-// Lift ends it.
+// Lift ends it. action.Under is the number of the hash key with which the key was hashed. action.For is the duration of
+// the quarantine.
 func parseQuarantine(action api.Action, policy *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(action.Hash, 16, 64)
 	if err != nil {

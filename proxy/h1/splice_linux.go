@@ -123,12 +123,13 @@ func (w *Writer) beginChunk(size int64) {
 	w.PutString("\r\n")
 }
 
-// drain sends the buffered data, and then the content of p, but not more than the declared length of the body allows.
+// drain sends the buffered data, and then the content of p. p never contains more than the declared length of the body
+// allows, because canSplice has compared the two.
 func (w *Writer) drain(p *pipe) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	limit, err := w.checkPrecondition()
+	limit, err := w.checkPrecondition() // limit is the time that the write may wait
 	if err != nil {
 		return err
 	}
