@@ -73,6 +73,7 @@ func (a *Agent) addHookReport(now time.Duration, heartbeat *ack.Heartbeat) {
 	heartbeat.UnacquiredShards = failures.reported
 	heartbeat.KeptShards, heartbeat.KeepsAllShards = a.hooks.safeDrain.heartbeatFields()
 	heartbeat.ReleaseTime, heartbeat.ReleasesDigest = a.hooks.deadlines.timeout(), a.hooks.delivery.digest
+	a.hooks.delivery.recordHeartbeat(heartbeat.Number)
 	heartbeat.UnreleasedMoves = a.hooks.releaseEnds.countUnreleasedMoves(now)
 }
 

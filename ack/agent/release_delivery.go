@@ -17,6 +17,8 @@ type releaseDelivery struct {
 
 	releases *ack.Releases // nil means that there are none, or that no leader confirmed them in time
 	digest   [32]byte      // of releases, for heartbeats; zero if releases is nil
+	// firstHeartbeat is the number of the first heartbeat with the digest; zero means that none was sent.
+	firstHeartbeat uint64
 
 	confirmed  bool
 	leaderTerm uint64        // term of the leader that confirmed them, or must confirm them again
@@ -48,6 +50,13 @@ func (d *releaseDelivery) sendDue(now time.Duration) (gaveUp bool) {
 		d.send(*d.releases)
 	}
 	return false
+}
+
+// recordHeartbeat records that a heartbeat with this number and the digest is sent.
+func (d *releaseDelivery) recordHeartbeat(number uint64) {
+	if d.releases != nil && d.firstHeartbeat == 0 {
+		d.firstHeartbeat = number
+	}
 }
 
 // prepareReleases collects the releases that belong to the acknowledgement of the proposal with
@@ -117,11 +126,15 @@ func (m *hookMachine) handleAnswer(now time.Duration, answer ack.Answer, stopped
 // handleAnswer records a confirmation. A later leader that lacks the releases asks for each
 // acknowledgement again, but not for a goodbye, so a stopped node resends the releases to that
 // leader for up to deliveryTime.
+//
+// Only a response to a heartbeat that contained the digest confirms the releases. An earlier
+// response may refer to earlier releases of the same proposal, which a restart in place replaces.
 func (d *releaseDelivery) handleAnswer(now time.Duration, answer ack.Answer, stopped bool, deliveryTime time.Duration) {
 	if d.releases == nil || answer.Term < d.leaderTerm {
 		return
 	}
-	if answer.ReleasesReceived && d.releases.Proposal == answer.Epoch {
+	containedDigest := d.firstHeartbeat != 0 && answer.HeartbeatNumber >= d.firstHeartbeat
+	if answer.ReleasesReceived && containedDigest && d.releases.Proposal == answer.Epoch {
 		d.confirmed, d.leaderTerm = true, answer.Term
 		return
 	}

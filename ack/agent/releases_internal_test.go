@@ -94,6 +94,7 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	s.releases()
 	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	s.k.delivery.sendDue(s.now)
+	s.k.delivery.recordHeartbeat(1)
 	digest := s.k.delivery.digest
 	for i, test := range []struct {
 		what   string
@@ -111,7 +112,7 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.handleAnswer(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.drainingEpoch}, test.parted)
+		s.k.handleAnswer(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, HeartbeatNumber: 1, Epoch: s.see.drainingEpoch}, test.parted)
 		n := len(s.got)
 		if s.k.delivery.sendDue(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
@@ -149,9 +150,10 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		if s.k.delivery.sendDue(s.now); s.k.delivery.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
+		s.k.delivery.recordHeartbeat(1)
+		s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, HeartbeatNumber: 1, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
 		if taken {
-			s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch}, false)
+			s.k.handleAnswer(0, ack.Answer{ReleasesReceived: true, HeartbeatNumber: 1, Epoch: s.see.drainingEpoch}, false)
 		}
 		s.k.delivery.sendDue(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {
@@ -160,5 +162,28 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		if changed := s.k.delivery.sendDue(s.now + 4*time.Second); changed == taken || (s.k.delivery.digest == [32]byte{}) == taken {
 			t.Errorf("after release-timeout the digest is gone: %v, though taken is %v", changed, taken)
 		}
+	}
+}
+
+// A restart in place collects the releases of a proposal again. A response to a heartbeat from before that
+// refers to the earlier releases, so it must not end the delivery of the new ones.
+func TestResponseToEarlierHeartbeatConfirmsNoReleases(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.releases()
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
+	s.k.delivery.recordHeartbeat(7)
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
+	received := ack.Answer{ReleasesReceived: true, HeartbeatNumber: 7, Epoch: s.see.drainingEpoch}
+	if s.k.handleAnswer(s.now, received, false); s.k.delivery.confirmed {
+		t.Error("confirmed before a heartbeat contained the new digest")
+	}
+	s.k.delivery.recordHeartbeat(8)
+	s.k.delivery.recordHeartbeat(9)
+	if s.k.handleAnswer(s.now, received, false); s.k.delivery.confirmed {
+		t.Error("confirmed by the response to a heartbeat with the earlier digest")
+	}
+	received.HeartbeatNumber = 8
+	if s.k.handleAnswer(s.now, received, false); !s.k.delivery.confirmed {
+		t.Error("not confirmed by the response to the first heartbeat with the digest")
 	}
 }
