@@ -62,12 +62,15 @@ func (c *Cluster) Rules() history.Rules {
 }
 
 // commonFlag returns the value of a flag that Options.Flags sets for all nodes, or defaultValue if
-// it is not set.
+// it is not set. If the flag is set several times, the last one applies, as for the nodes.
 func (c *Cluster) commonFlag(name, defaultValue string) string {
-	if i := slices.Index(c.opts.Flags, name); i >= 0 {
-		return c.opts.Flags[i+1]
+	value := defaultValue
+	for i, flag := range c.opts.Flags {
+		if flag == name {
+			value = c.opts.Flags[i+1]
+		}
 	}
-	return defaultValue
+	return value
 }
 
 // commonDuration returns the value of a duration flag of all nodes. Zero means that the flag is not

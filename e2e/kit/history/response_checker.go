@@ -164,7 +164,8 @@ func (rc *responseChecker) checkBrokenAttempt(resp *Response, attempt *Attempt, 
 	case longPollEnded || rc.faults.diedDuring(node, attempt):
 		rc.report.BrokenAttempts++
 	case wasRetried:
-		rc.report.addViolation(ClosedIdle, "%s %s, key %q: %s closed a reused connection while the request was being sent, and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
+		rc.report.addViolation(ClosedIdle, "%s %s, key %q: %s closed a reused connection %v after the request was sent, and had not died: %s",
+			resp.Method, resp.ID, resp.Key, node, time.Duration(attempt.Done-attempt.Sent).Round(time.Microsecond), attempt.Err)
 	}
 }
 
