@@ -185,7 +185,8 @@ func (sweeper *sweeper) sweepRun(c *client, table *route.Table, settings *Settin
 		return
 	}
 	if current.Number != c.lastSweptRun {
-		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.Number, now, 0, now+peerpath.CheckAfter
+		seenAt := sweeper.clock.Exact() // the run may have begun after now, if the sweep was delayed
+		c.lastSweptRun, c.runSeenAt, c.moveSeenAt, c.nextPathCheck = current.Number, seenAt, 0, now+peerpath.CheckAfter
 		return
 	}
 	if c.loopClient.Loop() != nil {
