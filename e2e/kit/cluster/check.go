@@ -5,7 +5,6 @@ package cluster
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -92,9 +91,8 @@ func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	var all []history.Run
 	Await(tb, "runs of successful requests have ended", func() error {
 		all = c.RecordedRuns(tb)
-		isUnfinished := func(run history.Run) bool { return run.End == 0 && succeeded[run.ID] }
-		if i := slices.IndexFunc(all, isUnfinished); i >= 0 && !hasOtherRun(all, i) {
-			return fmt.Errorf("app %s has not recorded the end of request %s", all[i].App, all[i].ID)
+		if run := findUnfinished(all, succeeded); run != nil {
+			return fmt.Errorf("app %s has not recorded the end of request %s", run.App, run.ID)
 		}
 		return nil
 	})
@@ -117,6 +115,17 @@ func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 		}
 	}
 	return all
+}
+
+// findUnfinished returns a run without an end whose request succeeded and has no other run; nil if
+// there is none. succeeded contains the requests that succeeded.
+func findUnfinished(runs []history.Run, succeeded map[string]bool) *history.Run {
+	for i := range runs {
+		if runs[i].End == 0 && succeeded[runs[i].ID] && !hasOtherRun(runs, i) {
+			return &runs[i]
+		}
+	}
+	return nil
 }
 
 // hasOtherRun reports whether the request of run i was executed more than once. The response may then
