@@ -121,12 +121,13 @@ func TestInvalidServicesHaveRemedy(t *testing.T) {
 		"services: {a: {routes: [/a], upstream: 'http://127.0.0.1:1', hooks: /h}, b: {routes: [/], upstream: 'http://127.0.0.1:2'}}":                 "config: services.b.hooks (default): of the services on one node, either all have hooks or none, and b and a differ",
 		"hooks: http://127.0.0.1:9\nservices: {a: {routes: [/a], upstream: 'http://127.0.0.1:1'}, b: {routes: [/], upstream: 'http://127.0.0.1:2'}}": `the service a has the same hooks, and each app needs its own`,
 		"upstream: http://127.0.0.1:1\nservices: {a: {routes: [/]}}":                                                                                 `config: upstream = "http://127.0.0.1:1" (f.yaml:1): it would have no effect next to services; move it to a service, such as services.default.upstream`,
-		"shards: 5\nservices: {a: {routes: [/]}}":                                                                                                    "such as services.default.shards",
-		"key: ip\nservices: {a: {routes: [/]}}":                                                                                                      "such as services.default.key",
-		"routes: {/a: ip}\nservices: {a: {routes: [/]}}":                                                                                             "such as services.default.paths",
-		"exec: app {addr}\nservices: {a: {routes: [/]}}":                                                                                             `config: exec = "app {addr}" (f.yaml:1): the node starts the processes of one app, and it has a table of services; remove exec`,
-		"service: {a: {routes: [/]}}":                                                                                                                "did you mean services?",
-		"services: {a: {routes: [/a], key: 'wrap:cookie:sid'}, b: {routes: [/], key: 'cookie:sid'}}":                                                 "would read the suffix",
+
+		"shards: 5\nservices: {a: {routes: [/]}}":                                                    "such as services.default.shards",
+		"key: ip\nservices: {a: {routes: [/]}}":                                                      "such as services.default.key",
+		"routes: {/a: ip}\nservices: {a: {routes: [/]}}":                                             "such as services.default.paths",
+		"exec: app {addr}\nservices: {a: {routes: [/]}}":                                             `config: exec = "app {addr}" (f.yaml:1): the node starts the processes of one app, and it has a table of services; remove exec`,
+		"service: {a: {routes: [/]}}":                                                                "did you mean services?",
+		"services: {a: {routes: [/a], key: 'wrap:cookie:sid'}, b: {routes: [/], key: 'cookie:sid'}}": "would read the suffix",
 	} {
 		_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(yaml+"\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
