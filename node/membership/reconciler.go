@@ -213,7 +213,7 @@ func (r *Reconciler) nextChange(ctx context.Context, view View) configChange {
 	if change := r.newServerChange(ctx, view); change.apply != nil {
 		return change
 	}
-	if len(view.Voters) < r.options.MaxVoters {
+	if len(view.Voters) < r.options.MaxVoters || r.awaitsReplacement(view) {
 		if server := r.promotableServer(view); server != "" {
 			return configChange{"promote", server, r.options.Raft.Promote}
 		}

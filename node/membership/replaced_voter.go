@@ -29,11 +29,28 @@ func (r *Reconciler) replacedVoter(view View) string {
 		return ""
 	}
 	silence := r.silentFor[candidate]
-	isDead := silence > replaceDelay
-	if view.isLeavingForGood(candidate) || isDead && (r.hasLeft(nodeOf(candidate)) || r.wasVoterPromoted(view, silence)) {
+	if r.hasDeparted(view, candidate) || silence > replaceDelay && r.wasVoterPromoted(view, silence) {
 		return candidate
 	}
 	return ""
+}
+
+// awaitsReplacement reports whether a voter has left that can only be removed after another server has become a
+// voter, because fewer than three voters would remain. The configuration may then have one voter more than
+// --max-voters until the removal, which follows at once.
+func (r *Reconciler) awaitsReplacement(view View) bool {
+	if len(view.Voters) > minVoters {
+		return false
+	}
+	candidate := view.onlyMissingVoter()
+	return candidate != "" && candidate != r.options.Server && r.hasDeparted(view, candidate)
+}
+
+// hasDeparted reports whether a missing voter has left the cluster as planned: it has sent a goodbye to this
+// leader, or gossip shows that it left before this leader was elected.
+func (r *Reconciler) hasDeparted(view View, server string) bool {
+	hasLeftEarlier := r.silentFor[server] > replaceDelay && r.hasLeft(nodeOf(server))
+	return view.isLeavingForGood(server) || hasLeftEarlier
 }
 
 // onlyMissingVoter returns the missing voter, if the leader receives heartbeats from all other voters over links

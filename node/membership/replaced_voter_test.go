@@ -26,6 +26,30 @@ func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 	})
 }
 
+// With --max-voters 3, a voter that has left must not keep the place that a spare server could take: the
+// two remaining voters would tolerate no failure.
+func TestSpareServerReplacesALeftVoterOfThree(t *testing.T) {
+	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) {
+		c.after(time.Second)
+		c.leaves("b")
+		c.after(time.Second, "promote d/1", "remove b/1")
+	})
+	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) { // an earlier leader has received the goodbye
+		c.addHeartbeat("b", func(v *leader.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
+		c.shows("b", gossip.Left)
+		c.after(12*time.Second, "promote d/1", "remove b/1")
+	})
+	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) { // it may return
+		c.addHeartbeat("b", silent)
+		c.after(deadAfter / 2)
+	})
+	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) { // all remaining voters must be heard
+		c.addHeartbeat("c", silent)
+		c.leaves("b")
+		c.after(deadAfter / 2)
+	})
+}
+
 // An earlier leader has received the goodbye: only gossip shows it.
 func TestVoterThatLeftBeforeTheElectionIsRemovedLater(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
