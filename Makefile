@@ -30,8 +30,8 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 # What decides is pure, and what reads the tree has no state: nothing in them runs
 # beside something else, so the race detector finds nothing there.
 PURE := ./ack ./ack/agent ./ack/election ./ack/leader ./config ./deploy ./keysource ./keysource/jsonkey ./shardmap ./internal/docs ./internal/layering ./internal/licenses
-# What has its own time runs with the race detector in make test, a share of it, and whole without
-# the race detector in make test-rest.
+# What has its own time runs with the race detector in make test, a share of it. What the race detector
+# reduces runs whole without it in make test-rest.
 VIRTUAL := ./node ./node/apphealth ./node/consensus ./node/control ./node/crashdetect ./node/findings ./node/gossip ./node/identity ./node/leaderloop ./node/membership ./node/muxpool ./node/persist ./node/writelimit
 RACED = $$(printf '%s\n' $(UNIT) | grep -vxFf <(go list $(PURE)))
 
@@ -114,6 +114,11 @@ LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNod
 # takes a minute of a processor.
 LONG_IN = go list $$(grep -rlE --include='*_test.go' '^func $(patsubst ^%$$,%,$(LONG))\(' . | xargs -n 1 dirname | sort -u) | grep -vE '^shardway/(e2e|ack/scale)'
 
+# REDUCED are the tests of ./node that run fewer rounds with the race detector, or none (internal/docs
+# checks that the list is complete). All other tests of ./node run only with the race detector, because
+# in virtual time they do the same without it.
+REDUCED := ^(TestClusterWithSlowDisksIsBorn|TestDeadFounderIsWaitedFor|TestDeadVotersPlacesAreFilled|TestEveryCrashIsOverInNoMoreThanItsTakeover|TestEveryRuleOfTheNodeIsNeeded|TestForgedLeaveRemovesNoServer|TestForgedResetsCostWhatTheTakeoverAllows|TestFounderGivesWayToASmallerID|TestFounderKilledAtAnyMomentFoundsOneCluster|TestLeaderThatHangsIsReplacedBeforeLeasesEnd|TestLeaderWithStalledDiskIsReplaced|TestLossyNetworkStillServes|TestManualRotationExcludesAttacker|TestManyWholeNodes|TestNewcomerHasALeaseWhenItsShardsCome|TestNoLeaseIsMuchShorterThanOthers|TestNoLeaseLapsesAtRest|TestNodeThatLeftIsRemovedFromRaft|TestNothingMovesWhileNoAppAcquires|TestOneOwnerInAnyStorm|TestRollingRestartFailsNoRequest|TestRotationReplacesTheSecretEverywhere|TestShardLeavesAppThatDoesNotAcquireIt|TestShardsLeaveAppThatDoesNotAcquire|TestSlowDisksCostNoLease|TestStrangersStayOut|TestTwentyJoinsInAStorm|TestTwoNodesJoiningTogetherGiveAnEvenMap|TestVotersWithSlowDisksStandOneAfterTheOther)$$
+
 # SHORT_CLUSTERS are tests of whole clusters, one or two for each property that users rely on.
 SHORT_CLUSTERS := ^(TestReadmeCommandsRun|TestRequestsOfOneKeyReachOneApp|TestKillFailsNoRequest|TestDashboardShowsKilledNode|TestDrainUnderLoadFailsNoRequest|TestSigtermUnderLoadFailsNoRequest|TestJoinAndLeaveMoveFewestShards|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNoRequestWithoutLease|TestHealedPartitionReunites|TestOneWayLinkCountsAsUnresponsive|TestResumableWebSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestPortsOfClusterWithSecretRequireIt|TestMintedKeysAreServedOnEveryNode|TestEmbeddedHandlersCheckTheirLease|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoinAtOnce|TestSighupReloadsUnderLoad|TestStoreRejectsWritesOfPausedOwner|TestUnambiguousMalformedResponsesAreForwarded)$$
 
@@ -186,7 +191,8 @@ test-long: | $(GOTESTSUM) $(RERUN)
 test-long-virtual: export GOGC := 400
 test-long-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
 test-long-virtual: | $(GOTESTSUM) $(RERUN)
-	$(call tested,nodes in virtual time,-p 1 -timeout 20m $(VIRTUAL))
+	$(call tested,whole nodes in virtual time,-timeout 20m -run '$(REDUCED)' ./node)
+	$(call tested,parts of nodes in virtual time,-p 1 -timeout 20m $(filter-out ./node,$(VIRTUAL)))
 	$(call tested,long tests of what is pure,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE))))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
