@@ -102,17 +102,20 @@ TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTU
 # says lint says too.
 tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -until '$(RERUN_UNTIL)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
-# make test is what a contributor runs: everything but LONG with the race detector, the PURE
+# make test is what a contributor runs: everything but LONG and MUTANTS with the race detector, the PURE
 # packages without it, and SHORT_CLUSTERS. make test-rest is all other tests. Every test
 # belongs to one of them, or to both if the race detector changes what it shows
 # (internal/docs checks that these names exist).
 #
-# LONG are the tests of packages that take more than about ten seconds.
-LONG := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken|TestForgedResetsCostWhatTheTakeoverAllows|TestNoNodeLagsBehindAMapThatIsNew|TestDeadVotersPlacesAreFilled|TestRestartInPlaceEndsOnceItIsWaitedFor|TestActionsDuringAnElectionReportToTryAgain|TestProgramOfAnotherModule|TestFollowersKnowOfEachOtherWithoutDelay|TestWebSocketBufferBytesAreLimited|TestPanicOfAHookIsItsErrorOnly|TestLongRaftTimeoutKeepsTheLeaderOfDistantNodes|TestSlowReadersKeepTwoBuffersEach|TestNewGatewayLeaderWaitsForHeartbeats|TestStatusAgreesWithItselfAtAColdStart|TestWebhookGetsEveryEvent|TestRestartsAreNoRollbacks|TestOnlyVoterWithASlowDiskServes|TestDrainOfLocalNodeReportsWhatBlocksIt|TestSelfCheckReportsNothingDuringOrdinaryChanges|TestLevelIsRaisedOnlyWhenAllKnowIt)$$
+# MUTANTS are the tests that build and run planted mistakes. They run only without the race detector.
+MUTANTS := ^(TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected)$$
 
-# LONG_IN are the packages with tests of LONG. To link the tests of all other packages for nothing
-# takes a minute of a processor.
-LONG_IN = go list $$(grep -rlE --include='*_test.go' '^func $(patsubst ^%$$,%,$(LONG))\(' . | xargs -n 1 dirname | sort -u) | grep -vE '^shardway/(e2e|ack/scale)'
+# LONG are the other tests of packages that take more than about ten seconds.
+LONG := ^(TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestEveryLeaseCountsFromAnAnswerOfTheLastInterval|TestBrieflyAbsentNodeIsNotReported|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken|TestForgedResetsCostWhatTheTakeoverAllows|TestNoNodeLagsBehindAMapThatIsNew|TestDeadVotersPlacesAreFilled|TestRestartInPlaceEndsOnceItIsWaitedFor|TestActionsDuringAnElectionReportToTryAgain|TestProgramOfAnotherModule|TestFollowersKnowOfEachOtherWithoutDelay|TestWebSocketBufferBytesAreLimited|TestPanicOfAHookIsItsErrorOnly|TestLongRaftTimeoutKeepsTheLeaderOfDistantNodes|TestSlowReadersKeepTwoBuffersEach|TestNewGatewayLeaderWaitsForHeartbeats|TestStatusAgreesWithItselfAtAColdStart|TestWebhookGetsEveryEvent|TestRestartsAreNoRollbacks|TestOnlyVoterWithASlowDiskServes|TestDrainOfLocalNodeReportsWhatBlocksIt|TestSelfCheckReportsNothingDuringOrdinaryChanges|TestLevelIsRaisedOnlyWhenAllKnowIt)$$
+
+# having are the packages with tests that match: $(call having,tests). To link the tests of all other
+# packages for nothing takes a minute of a processor.
+having = go list $$(grep -rlE --include='*_test.go' '^func ($(subst ^,,$(subst $$,,$(1))))\b' . | xargs -n 1 dirname | sort -u) | grep -vE '^shardway/(e2e|ack/scale)'
 
 # REDUCED are the tests of ./node that run fewer rounds with the race detector, or none (internal/docs
 # checks that the list is complete). All other tests of ./node run only with the race detector, because
@@ -147,7 +150,7 @@ endif
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM) $(RERUN)
-	$(call tested,units with the race detector,-race -p 3 -short -skip '$(LONG)' -timeout 20m ./node ./proxy ./internal/cli ./embed ./node/gossip ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race -p 3 -short -skip '$(LONG)|$(MUTANTS)' -timeout 20m ./node ./proxy ./internal/cli ./embed ./node/gossip ./proxy/... $(RACED))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 
@@ -157,7 +160,7 @@ IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n
 test-pure: export GOGC := 400
 test-pure: GOTESTSUM := $(IDLE) $(GOTESTSUM)
 test-pure: | $(GOTESTSUM) $(RERUN)
-	$(call tested,what is pure,-p 1 -short -skip '$(LONG)' -timeout 20m $(PURE))
+	$(call tested,what is pure,-p 1 -short -skip '$(LONG)|$(MUTANTS)' -timeout 20m $(PURE))
 
 .PHONY: test-short-clusters
 test-short-clusters: | $(GOTESTSUM) $(RERUN)
@@ -185,7 +188,7 @@ test-rest: $(GOTESTSUM) $(RERUN) ## what make test leaves out: planted mistakes,
 .PHONY: test-long
 test-long: export GORACE := atexit_sleep_ms=100
 test-long: | $(GOTESTSUM) $(RERUN)
-	$(call tested,long tests with the race detector,-race -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -vxFf <(go list $(PURE))))
+	$(call tested,long tests with the race detector,-race -run '$(LONG)' -timeout 20m $$($(call having,$(LONG)) | grep -vxFf <(go list $(PURE))))
 
 .PHONY: test-long-virtual
 test-long-virtual: export GOGC := 400
@@ -193,14 +196,14 @@ test-long-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
 test-long-virtual: | $(GOTESTSUM) $(RERUN)
 	$(call tested,whole nodes in virtual time,-timeout 20m -run '$(REDUCED)' ./node)
 	$(call tested,parts of nodes in virtual time,-p 1 -timeout 20m $(filter-out ./node,$(VIRTUAL)))
-	$(call tested,long tests of what is pure,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE))))
+	$(call tested,long tests of what is pure,-p 1 -run '$(LONG)|$(MUTANTS)' -timeout 20m $$($(call having,$(LONG)|$(MUTANTS)) | grep -xFf <(go list $(PURE))))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
 # The race detector changes timing and sync.Pool: what users get runs without it. It also slows the
 # processes that planted bugs of childproc and procguard start.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
-	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll ./internal/procguard ./node/childproc ./node/appinstance ./node/process)
+	$(call tested,data path,-timeout 10m ./proxy/... $$($(call having,$(MUTANTS)) | grep -vxFf <(go list $(PURE) $(VIRTUAL))))
 
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)

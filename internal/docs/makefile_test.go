@@ -17,8 +17,8 @@ import (
 func TestTestNamesOfTheMakefileExist(t *testing.T) {
 	src := sources(t)
 	lists := testLists(t)
-	if len(lists) != 4 {
-		t.Errorf("the Makefile has %d lists of tests, want LONG, REDUCED, SHORT_CLUSTERS and BUSY", len(lists))
+	if len(lists) != 5 {
+		t.Errorf("the Makefile has %d lists of tests, want MUTANTS, LONG, REDUCED, SHORT_CLUSTERS and BUSY", len(lists))
 	}
 	for list, names := range lists {
 		for _, name := range names {
