@@ -143,8 +143,10 @@ func (a *totals) check(t *testing.T) {
 }
 
 // TestChaos injects faults into a cluster of three nodes and one of five at the same
-// time, with each takeover in turn, and then into one of three nodes with three app instances each, and into one of five nodes with three services. The five nodes use TLS. Apps in separate processes
-// have hooks, and every other node restarts in place after SIGTERM.
+// time, with each takeover in turn. Then it injects faults into one of three nodes with three app
+// instances each, and at the same time into one of five nodes with three services. The five nodes
+// of the first run use TLS. Apps in separate processes have hooks, and every other node restarts in
+// place after SIGTERM.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
@@ -180,39 +182,43 @@ func TestChaos(t *testing.T) {
 			})
 		}
 	})
-	t.Run("3 nodes of 3 instances", func(t *testing.T) {
-		if *nodes != 0 || *embeddedApps || *cachingApps {
-			t.Skip("the flags select other clusters")
-		}
-		report := chaos.Run(t, chaos.Options{
-			Binaries: bin, Instances: 3, Duration: time.Duration(float64(*duration) * instancesPart), Seed: seed, Faults: faults, Network: 3,
-			AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+	t.Run("instances and services", func(t *testing.T) {
+		t.Run("3 nodes of 3 instances", func(t *testing.T) {
+			t.Parallel()
+			if *nodes != 0 || *embeddedApps || *cachingApps {
+				t.Skip("the flags select other clusters")
+			}
+			report := chaos.Run(t, chaos.Options{
+				Binaries: bin, Instances: 3, Duration: time.Duration(float64(*duration) * instancesPart), Seed: seed, Faults: faults, Network: 3,
+				AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+			})
+			t.Log(report)
+			all.add(report)
+			if err := report.Err(); err != nil {
+				t.Error(err)
+			}
+			if *only == "" && report.JudgedMapChanges() == 0 {
+				t.Error("no change of the map was checked for needless moves")
+			}
 		})
-		t.Log(report)
-		all.add(report)
-		if err := report.Err(); err != nil {
-			t.Error(err)
-		}
-		if *only == "" && report.JudgedMapChanges() == 0 {
-			t.Error("no change of the map was checked for needless moves")
-		}
-	})
-	t.Run("5 nodes of 3 services", func(t *testing.T) {
-		if *nodes != 0 || *embeddedApps || *cachingApps {
-			t.Skip("the flags select other clusters")
-		}
-		report := chaos.Run(t, chaos.Options{
-			Binaries: bin, Nodes: 5, Services: services(), Duration: time.Duration(float64(*duration) * servicesPart), Seed: seed, Faults: faults, Network: 4,
-			AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+		t.Run("5 nodes of 3 services", func(t *testing.T) {
+			t.Parallel()
+			if *nodes != 0 || *embeddedApps || *cachingApps {
+				t.Skip("the flags select other clusters")
+			}
+			report := chaos.Run(t, chaos.Options{
+				Binaries: bin, Nodes: 5, Services: services(), Duration: time.Duration(float64(*duration) * servicesPart), Seed: seed, Faults: faults, Network: 4,
+				AllowPairs: true, Followers: followers, Takeover: *takeover, HoldShards: true,
+			})
+			t.Log(report)
+			all.add(report)
+			if err := report.Err(); err != nil {
+				t.Error(err)
+			}
+			if *only == "" && report.JudgedMapChanges() == 0 {
+				t.Error("no change of the map was checked for needless moves")
+			}
 		})
-		t.Log(report)
-		all.add(report)
-		if err := report.Err(); err != nil {
-			t.Error(err)
-		}
-		if *only == "" && report.JudgedMapChanges() == 0 {
-			t.Error("no change of the map was checked for needless moves")
-		}
 	})
 	if !t.Failed() {
 		all.check(t)
