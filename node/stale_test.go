@@ -30,7 +30,7 @@ func TestBrieflyAbsentNodeIsNotReported(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		three(t, func(w *world) {
 			w.untilVoters(3)
-			for i := range 10 {
+			for i := range share(10, 2) {
 				time.Sleep(15*time.Second + time.Duration(i)*400*time.Millisecond)
 				end := w.hang(w.voter(leads), "isolated")
 				time.Sleep(700 * time.Millisecond)

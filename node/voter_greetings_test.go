@@ -31,7 +31,7 @@ func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 		w.tune = func(o *node.Options) { o.HoldGrace = time.Minute } // the map stays, so it causes no other messages
 		one, other := w.startsThree()
 		server := one.node.Server()
-		for i := range 5 {
+		for i := range share(5, 2) {
 			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
 			boot := other.node.Knows(server).Boot
 			one.terminate()
@@ -39,7 +39,7 @@ func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 			w.within(2*time.Second, other.name+" knows of the new process of "+one.name, func() bool { return other.node.Knows(server).Boot > boot })
 			w.untilSettled("a", "b", "c")
 		}
-		for i := range 5 {
+		for i := range share(5, 2) {
 			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
 			verb := api.Drain
 			if i%2 == 1 {
