@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shardway/internal/raceflag"
 )
 
 const askShort = "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
@@ -73,7 +75,7 @@ func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 	for i := range all {
 		all[i] = n.dialToLoop()
 	}
-	pipeline(t, all, 150, func() {
+	pipeline(t, all, raceflag.Share(150, 40), func() {
 		n.BalanceLoops(true)
 		for range 6 {
 			n.BalanceLoops(false)
@@ -90,7 +92,7 @@ func TestRequestDuringParkRequestIsServed(t *testing.T) {
 		all[i] = n.dialToLoop()
 	}
 	n.ParkAfter(0, 0)
-	pipeline(t, all, 100, nil)
+	pipeline(t, all, raceflag.Share(100, 30), nil)
 }
 
 // A body that the app may read slowly is sent by a goroutine, because an app that does not read would

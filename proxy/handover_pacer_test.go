@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/internal/raceflag"
 	"shardway/internal/simnet"
 )
 
@@ -24,7 +25,7 @@ func TestRelaysAreHandedOverInBatches(t *testing.T) {
 				return false
 			}}
 		}, func(t *socketTest) {
-			const many = 500
+			many := raceflag.Share(500, 150)
 			all := t.front.sockets(many)
 			most := 64
 			if lateFor(0, t.front); late {
