@@ -140,8 +140,10 @@ test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race dete
 # clusters wait most of the time.
 ifdef CI
 SHORT_LANES := test-unit+test-pure test-short-clusters
+SHORT_AT_ONCE := 4
 else
 SHORT_LANES := test-unit+test-pure+test-short-clusters
+SHORT_AT_ONCE := 2
 endif
 
 # The longest packages come first, so that none is left alone at the end. Three run at the same time,
@@ -164,7 +166,7 @@ test-pure: | $(GOTESTSUM) $(RERUN)
 
 .PHONY: test-short-clusters
 test-short-clusters: | $(GOTESTSUM) $(RERUN)
-	$(call tested,short clusters,-timeout 10m -run '$(SHORT_CLUSTERS)' ./e2e)
+	$(call tested,short clusters,-parallel $(SHORT_AT_ONCE) -timeout 10m -run '$(SHORT_CLUSTERS)' ./e2e)
 
 .PHONY: test-all
 test-all: ## every test: make test, then make test-rest
@@ -207,9 +209,10 @@ test-long-virtual: | $(GOTESTSUM) $(RERUN)
 test-path: | $(GOTESTSUM) $(RERUN)
 	$(call tested,data path,-timeout 10m ./proxy/... $$($(call having,$(MUTANTS)) | grep -vxFf <(go list $(PURE) $(VIRTUAL))))
 
+# Three at a time use half of two processors, because clusters wait most of the time.
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)
-	$(call tested,whole clusters,-parallel 3 -timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
+	$(call tested,whole clusters,-parallel 4 -timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
 
 # The recipes run apps that others wrote.
 .PHONY: test-recipes
