@@ -179,9 +179,11 @@ test-all: ## every test: make test, then make test-rest
 ifdef CI
 LANES := test-long+test-path test-clusters test-recipes+test-tools+test-long-virtual test-chaos
 TOOLS_AT_ONCE := 1
+CHAOS_AT_ONCE := 3
 else
 LANES := test-long+test-long-virtual+test-path+test-clusters test-recipes+test-chaos+test-tools
 TOOLS_AT_ONCE := 2
+CHAOS_AT_ONCE := 2
 endif
 
 .PHONY: test-rest
@@ -222,7 +224,7 @@ test-recipes: | $(GOTESTSUM) $(RERUN) $(POCKETBASE)
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
 	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
-	$(call tested,chaos,-timeout 20m ./e2e/chaos)
+	$(call tested,chaos,-parallel $(CHAOS_AT_ONCE) -timeout 20m ./e2e/chaos)
 
 .PHONY: test-tools
 test-tools: | $(GOTESTSUM) $(RERUN)
