@@ -420,3 +420,59 @@ func FuzzServiceChanges(f *testing.F) {
 		}
 	})
 }
+
+// The shards of a removed service and of a service that no node has run count nowhere. Those of a service that has lost
+// its nodes count as orphaned.
+func TestCountsOmitRemovedAndUnstartedServices(t *testing.T) {
+	log := newServicesLog(t, 12, ServiceSpec{"chat", 8}, ServiceSpec{"search", 4})
+	want := func(step string, services, started, orphans int) {
+		t.Helper()
+		if s := log.state; s.ServiceShards() != services || s.StartedShards() != started || s.OrphanCount() != orphans {
+			t.Errorf("%s: %d shards, %d started, %d orphaned, want %d, %d, %d", step, s.ServiceShards(), s.StartedShards(), s.OrphanCount(), services, started, orphans)
+		}
+	}
+	want("before the first map", 12, 12, 12)
+	log.move("a", "b")
+	want("all run", 12, 12, 0)
+	if err := log.change(add("mail", 3)); err != nil {
+		t.Fatal(err)
+	}
+	want("mail is added", 15, 12, 0)
+	mail, _ := log.state.Service("mail")
+	search, _ := log.state.Service("search")
+	runAll := map[shardmap.NodeID]shardmap.InstanceSet{"a": 0}
+	moveTo := func(services ...Service) {
+		t.Helper()
+		var placed []shardmap.Service
+		for _, service := range log.state.Services() {
+			running := map[shardmap.NodeID]shardmap.InstanceSet{}
+			if slices.Contains(services, service) {
+				running = runAll
+			}
+			placed = append(placed, shardmap.Service{First: service.First, Count: service.Shards, Instances: running})
+		}
+		log.proposeMap(shardmap.Assign(log.state.Committed(), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{Services: placed}), OutcomeProposed)
+		log.apply(EncodeCommit(log.state.FormatVersion(), CommitEntry{Epoch: log.state.Proposed().Epoch(), Digest: log.state.Proposed().Digest()}), OutcomeCommitted)
+	}
+	moveTo(log.state.Services()[0], search)
+	want("mail is in the map", 15, 12, 0)
+	if unstarted := log.state.UnstartedServices(); !slices.Equal(unstarted, []Service{mail}) || log.state.OrphansOf(mail) != 0 {
+		t.Errorf("unstarted: %v", unstarted)
+	}
+	moveTo(log.state.Services()[0])
+	want("search has lost its nodes", 15, 12, 4)
+	if log.state.OrphansOf(search) != 4 {
+		t.Errorf("%d shards of search are orphaned", log.state.OrphansOf(search))
+	}
+	if err := log.change(remove("search")); err != nil {
+		t.Fatal(err)
+	}
+	want("search is removed", 11, 8, 0)
+	if err := log.change(add("game", 4)); err != nil {
+		t.Fatal(err)
+	}
+	if game, _ := log.state.Service("game"); game.First != search.First || log.state.HasStarted(game) {
+		t.Errorf("%+v has started in the range of another service: %v", game, log.state.HasStarted(game))
+	}
+	want("game has the range of search", 15, 8, 0)
+}
