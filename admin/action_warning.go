@@ -12,14 +12,12 @@ func (s *Server) warningOf(action api.Action) string {
 	if action.Verb != api.Pin || action.Node == "" {
 		return ""
 	}
-	owner, index, shardMap := "", int(action.Shard), s.api.Cluster.Map()
+	number, shardMap := action.Shard, s.api.Cluster.Map()
 	if service, err := findService(&shardMap, action.Service); err == nil {
-		index += int(service.First)
+		number += service.First
 	}
-	if shards := s.api.Cluster.Shards().Shards; index < len(shards) {
-		owner = shards[index].Owner
-	}
-	return pinWarning(action, owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy())
+	shard, _ := s.api.Cluster.Shards().Find(number)
+	return pinWarning(action, shard.Owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy())
 }
 
 // pinWarning returns what happens to a pinned shard until the node of the pin can own it, or "" if the node

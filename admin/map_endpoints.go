@@ -102,10 +102,8 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 		location.Owner, location.Endpoint = owner.ID, owner.HTTP
 	}
 	location.Unavailable = s.api.Cluster.Idle(location.Owner)
-	all := s.api.Cluster.Shards().Shards
-	sameOwner := int(location.Shard) < len(all) && all[location.Shard].Owner == location.Owner
-	if sameOwner {
-		location.StaleReturn, location.Instance = all[location.Shard].StaleReturn, all[location.Shard].Instance
+	if shard, found := s.api.Cluster.Shards().Find(location.Shard); found && shard.Owner == location.Owner {
+		location.StaleReturn, location.Instance = shard.StaleReturn, shard.Instance
 	}
 	return writeJSON(w, location)
 }

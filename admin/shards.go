@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -18,7 +19,7 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all := s.api.Cluster.Shards().Shards
+	all := s.api.Cluster.Shards()
 	given := r.PathValue("shard")
 	number, err := strconv.ParseUint(given, 10, 32)
 	if err != nil {
@@ -36,12 +37,13 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 		}
 		number = uint64(service.First + inService)
 	}
-	if number >= uint64(len(all)) {
-		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", number, describeShardRange(len(all)))
+	shard, found := all.Find(uint32(min(number, math.MaxUint32)))
+	if !found {
+		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", number, describeShardRange(len(all.Shards)))
 		p.Param, p.Value = "shard", given
 		return p
 	}
-	return writeJSON(w, api.ShardHistory{Shard: all[number], Moves: nonNil(s.api.History.Moves(uint32(number)))})
+	return writeJSON(w, api.ShardHistory{Shard: shard, Moves: nonNil(s.api.History.Moves(uint32(number)))})
 }
 
 // describeShardRange describes the valid shard numbers for an error message.

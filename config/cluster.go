@@ -33,7 +33,8 @@ func (c *Config) clusterWideNames() []string {
 }
 
 // ClusterSettings returns the settings that must be the same on all nodes, by name. Values
-// are in canonical form, so equal texts mean equal settings. A long value ends in its hash.
+// are in canonical form, so equal texts mean equal settings. A long value ends in its hash, except
+// for keysource.ShardsSetting, which the leader reads.
 // Nodes exchange these texts, so none of them is secret.
 func (c *Config) ClusterSettings() map[string]string {
 	all := make(map[string]string)
@@ -64,6 +65,9 @@ func (c *Config) ClusterSettings() map[string]string {
 	}
 	for name, text := range all {
 		all[name] = truncateText(text)
+	}
+	if c.HasServices() {
+		all[keysource.ShardsSetting] = keysource.FormatShards(keyConfig.Services)
 	}
 	return all
 }

@@ -43,6 +43,8 @@ const (
 	EvenVoters          Code = "even-voters"
 	UpgradePending      Code = "upgrade-pending"
 	ConfigDiffers       Code = "config-differs"
+	ServiceShardsDiffer Code = "service-shards-differ"
+	ServiceNotStarted   Code = "service-not-started"
 	CertificateExpiring Code = "certificate-expiring"
 	TagsNearlyFull      Code = "tags-nearly-full"
 	Insecure            Code = "insecure"
@@ -62,7 +64,7 @@ func Codes() []Code {
 	return []Code{
 		TwoLeaders, TwoOwners, LeaseTooLong, OwnerNotMember, LeaderNotMember,
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NodeUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, WebhookFailing, CertificateExpiring, TagsNearlyFull,
+		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, ServiceShardsDiffer, ServiceNotStarted, WebhookFailing, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, RoleMissing, StaleReturn, Draining, Restarting, Paused, MarkedFailed, Cordoned, Quarantined,
 	}
 }

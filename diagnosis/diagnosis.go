@@ -16,6 +16,8 @@ func Findings(in Inputs) []Finding {
 		servingFindings(in),
 		machineFindings(in),
 		settingFindings(in.Differences),
+		serviceConflictFindings(in),
+		unstartedServiceFindings(in),
 		policyFindings(in),
 	)
 	sortFindings(findings)

@@ -350,6 +350,18 @@ func machineTable() []want {
 			`warning config-differs: setting routes differs: a has none, b has "/a: ip"`,
 			`info config-differs: setting drain-timeout differs: a and c have "5s", b has "10s"`,
 		}},
+		{"a service has another number of shards", with(func(in *diagnosis.Inputs) {
+			in.ServiceConflicts = []diagnosis.ServiceConflict{{Service: "chat", Configured: 256, Cluster: 64}}
+		}), []string{"warning service-shards-differ: service chat has 64 shards in the cluster, and 256 in the configuration of node a"}},
+		{"no node has run a service", with(func(in *diagnosis.Inputs) {
+			in.UnstartedServices = []diagnosis.UnstartedService{{Service: "chat", Shards: 64, IsRouted: true}, {Service: "mail", Shards: 1}}
+		}), []string{
+			"warning service-not-started: no node has run service chat yet, so its requests wait",
+			"info service-not-started: no node has run service mail yet, so its 1 shard has no owner",
+		}},
+		{"a service has no node", with(func(in *diagnosis.Inputs) { in.Orphaned, in.OrphanedServices = 3, []string{"chat"} }), []string{
+			"outage unavailable: 3 of 1024 shards are orphaned: no node can own shards of service chat",
+		}},
 		{"the keys cannot be read", with(func(in *diagnosis.Inputs) { in.KeyConfigError = `"future:x" is not a key source` }), []string{
 			`outage keys-unreadable: node a cannot read the active key configuration, so its requests wait: "future:x" is not a key source`,
 		}},

@@ -48,9 +48,13 @@ type Inputs struct {
 
 	// The shard map, and the part of this node in it.
 
-	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
-	// while; before the first map, these are all shards.
+	// Shards is the number of shards of the services that have started. Orphaned is the number of these shards that
+	// have had no owner for a while; before the first map, these are all shards. OrphanedServices are the services of
+	// which no shard has an owner, if the cluster has several.
 	Shards, Orphaned int
+	OrphanedServices []string
+	// UnstartedServices are the services that no node has run yet.
+	UnstartedServices []UnstartedService
 	// Epoch is the epoch of the committed map, and ProposedEpoch that of the last proposed map.
 	Epoch, ProposedEpoch uint64
 	// HasMap is set if there is a map. NoMapFor is how long a leader has proposed no first map.
@@ -116,6 +120,9 @@ type Inputs struct {
 	UpgradeBlocker                   string
 	// Differences contains the settings that differ between nodes, as last reported by the leader.
 	Differences []Difference
+	// ServiceConflicts contains the services whose numbers of shards in the configuration of this node differ from
+	// those in the cluster.
+	ServiceConflicts []ServiceConflict
 	// KeyConfigError is the error of reading the active key configuration, or empty.
 	KeyConfigError string
 	// PausedMovesFor is the duration of the pause of planned moves, or empty if there is no pause.

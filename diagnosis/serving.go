@@ -187,6 +187,10 @@ func unavailableFindings(in Inputs) []Finding {
 		finding.Text = fmt.Sprintf("no node serves any of the %d shards as far as node %s knows", count, in.Self)
 	case in.Orphaned == count:
 		finding.Text = fmt.Sprintf("%d of %d shards %s orphaned", count, in.Shards, isOrAre(count))
+		if services := in.OrphanedServices; len(services) > 0 {
+			finding.Text += fmt.Sprintf(": no node can own shards of %s %s", inflect(len(services), "service", "services"), joinNames(services))
+			finding.Remedy = "start or uncordon a node that runs " + itOrThem(len(services)) + ", or repair the app there: `shardway service list` shows the nodes"
+		}
 	case len(lostOwners) > 0:
 		finding.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s still their owner and not reachable", count, in.Shards, joinNames(lostOwners), isOrAre(len(lostOwners)))
 		finding.Remedy = fmt.Sprintf("start %s; if a node and its app are gone for certain, remove it with `shardway remove --force %s`", joinNames(lostOwners), lostOwners[0])

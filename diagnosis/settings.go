@@ -27,6 +27,19 @@ type SettingValue struct {
 	Nodes []string `json:"nodes"`
 }
 
+// ServiceConflict is a service that has another number of shards in the configuration of a node than in the cluster.
+type ServiceConflict struct {
+	Service             string
+	Configured, Cluster int
+}
+
+// UnstartedService is a service that no node has run yet. Its shards have never had an owner.
+type UnstartedService struct {
+	Service  string
+	Shards   int
+	IsRouted bool // the active key configuration contains the service
+}
+
 // maxDifferences and maxValues limit the result of Differences.
 const (
 	maxDifferences = 64
@@ -95,6 +108,35 @@ func settingFindings(differences []Difference) (findings []Finding) {
 		}
 		if decidesKey(difference.Setting) {
 			finding.Severity = Warning
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// serviceConflictFindings reports services whose numbers of shards differ between this node and the cluster.
+func serviceConflictFindings(in Inputs) (findings []Finding) {
+	for _, conflict := range in.ServiceConflicts {
+		findings = append(findings, Finding{
+			Code: ServiceShardsDiffer, Severity: Warning, Subject: conflict.Service,
+			Text:   fmt.Sprintf("service %s has %d shards in the cluster, and %d in the configuration of node %s", conflict.Service, conflict.Cluster, conflict.Configured, in.Self),
+			Remedy: fmt.Sprintf("set services.%s.shards to %d on node %s and reload its configuration, because the node cannot start again with another number", conflict.Service, conflict.Cluster, in.Self),
+		})
+	}
+	return findings
+}
+
+// unstartedServiceFindings reports services that no node has run yet.
+func unstartedServiceFindings(in Inputs) (findings []Finding) {
+	for _, service := range in.UnstartedServices {
+		finding := Finding{
+			Code: ServiceNotStarted, Severity: Info, Subject: service.Service,
+			Text:   fmt.Sprintf("no node has run service %s yet, so its %s %s no owner", service.Service, pluralize(service.Shards, "shard"), hasOrHave(service.Shards)),
+			Remedy: fmt.Sprintf("set services.%s.upstream on the nodes that must run it, and restart them", service.Service),
+		}
+		if service.IsRouted {
+			finding.Severity = Warning
+			finding.Text = fmt.Sprintf("no node has run service %s yet, so its requests wait", service.Service)
 		}
 		findings = append(findings, finding)
 	}

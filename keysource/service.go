@@ -48,6 +48,31 @@ type Services struct {
 	anyHost   *routeGroup            // routes without a host; nil means none
 }
 
+// ShardsSetting is the name of the setting in which nodes exchange the number of shards of each service.
+const ShardsSetting = "services.shards"
+
+// FormatShards returns the value of ShardsSetting, such as "chat 64, default 1024".
+func FormatShards(services []Service) string {
+	entries := make([]string, len(services))
+	for i := range services {
+		entries[i] = services[i].Name + " " + strconv.Itoa(services[i].Shards)
+	}
+	slices.Sort(entries)
+	return strings.Join(entries, ", ")
+}
+
+// ParseShards returns the number of shards of a service in a value of ShardsSetting. found is false if the value does not
+// contain the service.
+func ParseShards(value, service string) (shards int, found bool) {
+	for entry := range strings.SplitSeq(value, ", ") {
+		name, number, _ := strings.Cut(entry, " ")
+		if count, err := strconv.Atoi(number); err == nil && name == service {
+			return count, true
+		}
+	}
+	return 0, false
+}
+
 // NewServices parses a list of services. The error joins one *valueerr.Error for each mistake, whose Key
 // is that of the configuration file, such as services.chat.routes.
 func NewServices(list []Service) (*Services, error) {

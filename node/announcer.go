@@ -16,6 +16,9 @@ type announcer struct {
 	gossip  *gossip.Gossip    // nil until Node.open has created it
 	hasher  *keyhash.Hasher
 	fail    func(error) // stops the node
+	// hasStarted reports whether this node has had the newest map of a leader.
+	hasStarted func() bool
+	services   func() []ack.ServiceSpec // the services in the configuration of this node
 }
 
 // clusterID returns the ID of the cluster that this node belongs to, or "".
@@ -63,18 +66,11 @@ func (a *announcer) tags() gossip.Tags {
 	return tags
 }
 
-// adoptFromLog adopts the cluster whose ID is in this node's log (state). The node fails if that cluster, or one of
-// its services, has a different number of shards.
+// adoptFromLog adopts the cluster whose ID is in this node's log (state). While the node starts, it also calls
+// checkShards.
 func (a *announcer) adoptFromLog(state *ack.State) {
-	if !state.Bootstrapped() {
-		return
-	}
-	if err := checkServices(state, a.options.Services); err != nil {
-		a.fail(err)
-		return
-	}
-	if shards := shardsOfDefault(state); len(a.options.Services) == 0 && shards != a.options.Shards {
-		a.fail(fmt.Errorf("node: cluster %s has %d shards, but --shards is %d: the number of shards cannot change; start with --shards %d", state.ClusterID(), shards, a.options.Shards, shards))
+	isRefused := !a.hasStarted() && !a.checkShards(state)
+	if !state.Bootstrapped() || isRefused {
 		return
 	}
 	if a.clusterID() == state.ClusterID() {
@@ -85,13 +81,33 @@ func (a *announcer) adoptFromLog(state *ack.State) {
 	}
 }
 
-// shardsOfDefault returns the number of shards of the service default, which a node without configured services runs.
-func shardsOfDefault(state *ack.State) int {
-	service, exists := state.Service(ack.DefaultService)
-	if !state.HasServices() || !exists {
-		return state.Shards()
+// checkShards fails the node, and returns false, if the cluster or one of its services has another number of shards
+// than the configuration. Only a node that starts may fail for this reason. Otherwise a mistake of an operator
+// who adds a service would stop all nodes. A running node reports a finding, and uses the numbers in the log.
+func (a *announcer) checkShards(state *ack.State) bool {
+	if !state.Bootstrapped() {
+		return true
 	}
-	return service.Shards
+	err := checkServices(state, a.services())
+	if len(a.options.Services) == 0 {
+		err = checkDefaultService(state, a.options.Shards)
+	}
+	if err != nil {
+		a.fail(err)
+	}
+	return err == nil
+}
+
+// checkDefaultService returns an error if a node without configured services cannot run the service default.
+func checkDefaultService(state *ack.State, shards int) error {
+	service, exists := state.Service(ack.DefaultService)
+	switch {
+	case !exists:
+		return fmt.Errorf("node: cluster %s has no service %s: add the table services of the other nodes to the configuration", state.ClusterID(), ack.DefaultService)
+	case service.Shards != shards:
+		return fmt.Errorf("node: cluster %s has %[2]d shards, but --shards is %[3]d: the number of shards cannot change; start with --shards %[2]d", state.ClusterID(), service.Shards, shards)
+	}
+	return nil
 }
 
 // storeLevel stores the level in force of state in the data directory, and announces it by gossip. It

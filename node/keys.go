@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -11,12 +12,15 @@ import (
 // defines how the shard key of a request is determined. Requests use the active key configuration, which
 // is part of the replicated state: the loaded one becomes active when all nodes have loaded it.
 type loadedKeys struct {
-	text   atomic.Pointer[string]
-	digest atomic.Uint64
+	text     atomic.Pointer[string]
+	digest   atomic.Uint64
+	services atomic.Pointer[[]ack.ServiceSpec]
 }
 
 // set replaces the loaded key configuration by text, which must be in canonical form.
 func (k *loadedKeys) set(text string) {
+	services := leaderloop.ServicesOf(text)
+	k.services.Store(&services)
 	k.text.Store(&text)
 	k.digest.Store(ack.KeyConfigDigest(text))
 }

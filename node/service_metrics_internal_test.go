@@ -16,7 +16,7 @@ import (
 )
 
 // stateWithServices returns the state of a cluster with the services chat (3 shards) and search (2 shards). Node a owns
-// the shards of chat, and no node owns those of search.
+// the shards of chat, and no node has run search.
 func stateWithServices(t *testing.T) *ack.State {
 	t.Helper()
 	state := ack.NewState()
@@ -71,19 +71,20 @@ func labelText(metric *dto.Metric) string {
 	return strings.Join(labels, ",")
 }
 
-// The numbers of shards have the label service only if the configuration has services.
+// The numbers of shards have the label service only if the configuration has services. The service search has not started, so
+// none of its shards is orphaned.
 func TestShardMetricsByService(t *testing.T) {
 	t.Parallel()
 	state := stateWithServices(t)
 	collector := shardGauges{self: "a", shards: 5, state: func() *ack.State { return state }}
-	want := []string{"shardway_shards{} 5", "shardway_shards_moving{} 0", "shardway_shards_orphaned{} 2", "shardway_shards_owned{} 3"}
+	want := []string{"shardway_shards{} 5", "shardway_shards_moving{} 0", "shardway_shards_orphaned{} 0", "shardway_shards_owned{} 3"}
 	if got := seriesOf(t, collector); !slices.Equal(got, want) {
 		t.Errorf("without services: %q, want %q", got, want)
 	}
 	collector.hasServices = true
 	want = []string{
 		`shardway_shards{service="chat"} 3`, `shardway_shards{service="search"} 2`, `shardway_shards_moving{service="chat"} 0`, `shardway_shards_moving{service="search"} 0`,
-		`shardway_shards_orphaned{service="chat"} 0`, `shardway_shards_orphaned{service="search"} 2`, `shardway_shards_owned{service="chat"} 3`, `shardway_shards_owned{service="search"} 0`,
+		`shardway_shards_orphaned{service="chat"} 0`, `shardway_shards_orphaned{service="search"} 0`, `shardway_shards_owned{service="chat"} 3`, `shardway_shards_owned{service="search"} 0`,
 	}
 	if got := seriesOf(t, collector); !slices.Equal(got, want) {
 		t.Errorf("with services: %q, want %q", got, want)
@@ -103,6 +104,26 @@ func TestAppMetricsByService(t *testing.T) {
 	for instance, want := range []string{"chat", "chat", "search", ""} {
 		if got := g.serviceOf(instance); got != want {
 			t.Errorf("instance %d runs %q, want %q", instance+1, got, want)
+		}
+	}
+}
+
+// A removed service counts neither in the metrics of a node without services nor in those of a node with services.
+func TestMetricsOmitRemovedServices(t *testing.T) {
+	state := stateWithServices(t)
+	entry := ack.EncodePolicyChange(state.FormatVersion(), ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeRemoveService, Service: "search"}}})
+	state, outcome, err := state.Apply(state.Index()+1, 1, entry)
+	if err != nil || outcome != ack.OutcomePolicyChanged {
+		t.Fatalf("outcome %d, %v", outcome, err)
+	}
+	for _, hasServices := range []bool{false, true} {
+		series := seriesOf(t, shardGauges{self: "a", shards: 3, state: func() *ack.State { return state }, hasServices: hasServices})
+		for _, line := range series {
+			name, value, _ := strings.Cut(line, "} ")
+			isTotal := strings.HasPrefix(name, "shardway_shards{") || strings.HasPrefix(name, "shardway_shards_owned")
+			if want := map[bool]string{true: "3", false: "0"}[isTotal]; value != want || strings.Contains(name, "search") {
+				t.Errorf("%s, want %s", line, want)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ var (
 	descShards         = servicelabel.NewDesc("shardway_shards", "Number of shards of the cluster.")
 	descShardsOwned    = servicelabel.NewDesc("shardway_shards_owned", "Number of shards that this node owns in the committed map.")
 	descShardsMoving   = servicelabel.NewDesc("shardway_shards_moving", "Number of shards that an open proposal moves.")
-	descShardsOrphaned = servicelabel.NewDesc("shardway_shards_orphaned", "Number of shards without an owner.")
+	descShardsOrphaned = servicelabel.NewDesc("shardway_shards_orphaned", "Number of shards without an owner, of services that have started.")
 )
 
 // Describe implements prometheus.Collector.
@@ -41,10 +41,14 @@ func (g shardGauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	state := g.state()
 	if !g.hasServices {
-		gauge(descShards, g.shards)
+		total := g.shards
+		if state.Bootstrapped() {
+			total = state.ServiceShards()
+		}
+		gauge(descShards, total)
 		gauge(descShardsOwned, state.Committed().ShardCount(g.self))
 		gauge(descShardsMoving, adminapi.MovingShards(state))
-		gauge(descShardsOrphaned, state.Committed().OrphanCount())
+		gauge(descShardsOrphaned, state.OrphanCount())
 		return
 	}
 	for _, service := range state.Services() {
@@ -57,17 +61,15 @@ func (g shardGauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 // countShards counts the shards of a service: those of the node, those that an open proposal moves, and those without
-// an owner.
+// an owner, if the service has started.
 func countShards(state *ack.State, service ack.Service, self shardmap.NodeID) (owned, moving, orphaned int) {
 	committed := state.Committed()
 	for i := range service.Shards {
-		switch committed.Owner(service.First + shardmap.Shard(i)) {
-		case self:
+		if committed.Owner(service.First+shardmap.Shard(i)) == self {
 			owned++
-		case "":
-			orphaned++
 		}
 	}
+	orphaned = state.OrphansOf(service)
 	if !state.HasOpenProposal() {
 		return owned, 0, orphaned
 	}

@@ -15,12 +15,14 @@ type Service struct {
 	MapService
 	// Configured is true if the active key configuration names the service.
 	Configured bool `json:"configured"`
+	// Started is true if a shard of the service has an owner, or has had one.
+	Started bool `json:"started"`
 	// Nodes has the nodes that run the service, sorted. It is empty if no leader responded.
 	Nodes []string `json:"nodes"`
 	// Owners has the number of shards of each owner, by node.
 	Owners   map[string]int `json:"owners"`
 	Moving   int            `json:"moving"`   // shards with another owner in the proposed map
-	Orphaned int            `json:"orphaned"` // shards without an owner in the committed map
+	Orphaned int            `json:"orphaned"` // shards without an owner in the committed map; 0 before the service has started
 }
 
 // ServiceList is the response of GET /v1/services.
@@ -35,7 +37,7 @@ type ServiceCounts struct {
 	Total    int    `json:"total"`
 	Owned    int    `json:"owned"`    // owned by the responding node
 	Moving   int    `json:"moving"`   // with another owner in the proposed map
-	Orphaned int    `json:"orphaned"` // without an owner in the committed map
+	Orphaned int    `json:"orphaned"` // without an owner in the committed map; 0 before the service has started
 }
 
 // ServiceLister serves /v1/services, and finds the services of requests.

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Values of Shard.State.
 const (
 	ShardOwned    = "owned"
@@ -71,4 +76,14 @@ type ShardList struct {
 	Proposed uint64  `json:"proposed"`
 	Total    int     `json:"total"` // number of shards of the cluster, independent of the filter
 	Shards   []Shard `json:"shards"`
+}
+
+// Find returns the shard with the number in the map. found is false if the list does not contain it, for example
+// because its service has been removed. Shards must be sorted by their numbers.
+func (l ShardList) Find(number uint32) (shard Shard, found bool) {
+	i, found := slices.BinarySearchFunc(l.Shards, number, func(shard Shard, number uint32) int { return cmp.Compare(shard.Shard, number) })
+	if !found {
+		return Shard{}, false
+	}
+	return l.Shards[i], true
 }

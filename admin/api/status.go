@@ -109,7 +109,7 @@ type ShardCounts struct {
 	Owned    int `json:"owned"`    // owned by the responding node
 	Held     int `json:"held"`     // owned by the responding node and held by its app (Shardway-Hold)
 	Moving   int `json:"moving"`   // with another owner in the proposed map
-	Orphaned int `json:"orphaned"` // without an owner in the committed map
+	Orphaned int `json:"orphaned"` // without an owner in the committed map, of services that have started
 	// Unavailable counts the shards whose owner does not serve them, as far as the responding node has
 	// been informed. While the node knows no leader, it counts all shards.
 	Unavailable int `json:"unavailable"`

@@ -34,8 +34,8 @@ type serviceListCommand struct{ target }
 func (c *serviceListCommand) Help() string {
 	return `NODES are the nodes that run the service, OWNERS the numbers of shards by owner. RANGE
 is the range of the service in the map of all services, and CONFIGURED shows whether
-the active key configuration names the service. A cluster without services has the
-service default.`
+the active key configuration names the service. A service is "not started" until a
+node runs it for the first time. A cluster without services has the service default.`
 }
 
 // Run prints the services.
@@ -66,6 +66,9 @@ func writeServices(w io.Writer, services []api.Service) error {
 		owners := []string{}
 		for _, node := range slices.Sorted(maps.Keys(service.Owners)) {
 			owners = append(owners, fmt.Sprintf("%s:%d", node, service.Owners[node]))
+		}
+		if !service.Started {
+			owners = []string{"not started"}
 		}
 		shardRange := fmt.Sprintf("%d-%d", service.First, int(service.First)+service.Shards-1)
 		table.row(service.Name, service.Shards, strings.Join(service.Nodes, ","), strings.Join(owners, ","), service.Moving, service.Orphaned, configured, shardRange)

@@ -13,8 +13,8 @@ type serviceCluster struct{ *policyCluster }
 
 func (c *serviceCluster) Services(context.Context) api.ServiceList {
 	return api.ServiceList{Epoch: 9, Services: []api.Service{
-		{MapService: api.MapService{Name: "default", Shards: 3}, Configured: true, Nodes: []string{"a", "b"}, Owners: map[string]int{"a": 2, "b": 1}},
-		{MapService: api.MapService{Name: "chat", First: 3, Shards: 2}, Orphaned: 1, Owners: map[string]int{"b": 1}},
+		{MapService: api.MapService{Name: "default", Shards: 3}, Configured: true, Started: true, Nodes: []string{"a", "b"}, Owners: map[string]int{"a": 2, "b": 1}},
+		{MapService: api.MapService{Name: "chat", First: 3, Shards: 2}, Started: true, Orphaned: 1, Owners: map[string]int{"b": 1}},
 	}}
 }
 

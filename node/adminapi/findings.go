@@ -33,7 +33,7 @@ func (f Findings) update(s snapshot) Findings {
 	hasNewLease := f.Inputs.NoLeaseFor != 0 && s.hasLease()
 	hasNewLeader := f.Inputs.Leader == "" && s.leader != ""
 	inputs := f.Inputs
-	inputs.Shards, inputs.ProposedEpoch = s.shards, uint64(s.replicated.Proposed().Epoch())
+	inputs.Shards, inputs.ProposedEpoch = s.startedShards, uint64(s.replicated.Proposed().Epoch())
 	inputs.HasOperated = inputs.HasOperated || hasMap && s.leader != "" && (committed.ShardCount(s.self) == 0 || s.hasLease())
 	inputs.Nodes = slices.Clone(inputs.Nodes)
 	SetNodeStates(inputs.Nodes, s.nodes)
@@ -42,7 +42,7 @@ func (f Findings) update(s snapshot) Findings {
 		return Findings{Inputs: inputs, List: f.List}
 	}
 	inputs.Epoch, inputs.HasMap, inputs.LeaderUnknown = epoch, hasMap, s.isolated
-	inputs.Orphaned = min(inputs.Orphaned, committed.OrphanCount())
+	inputs.Orphaned = min(inputs.Orphaned, s.replicated.OrphanCount())
 	if s.leader != "" {
 		inputs.Leader, inputs.NoLeaderFor = s.leader, 0
 	}

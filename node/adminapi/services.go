@@ -20,9 +20,10 @@ func (a *API) Services(ctx context.Context) api.ServiceList {
 // serviceList returns the services of a state. views is the leader's view of the nodes.
 func serviceList(state *ack.State, views []leader.MemberView) api.ServiceList {
 	list := api.ServiceList{Epoch: uint64(state.Committed().Epoch()), Services: []api.Service{}}
+	unstarted := state.UnstartedServices()
 	for _, service := range state.Services() {
 		entry := api.Service{
-			MapService: mapService(service), Configured: leaderloop.ConfiguresService(state, service.Name), Nodes: []string{}, Owners: map[string]int{},
+			MapService: mapService(service), Started: !slices.Contains(unstarted, service), Configured: leaderloop.ConfiguresService(state, service.Name), Nodes: []string{}, Owners: map[string]int{},
 		}
 		for i := service.First; int(i) < service.End(); i++ {
 			if owner := state.Committed().Owner(i); owner != "" {
@@ -42,17 +43,15 @@ func serviceList(state *ack.State, views []leader.MemberView) api.ServiceList {
 	return list
 }
 
-// countService returns the number of shards of a service that move, and of those without an owner.
+// countService returns the number of shards of a service that move, and of those without an owner. A service that has
+// not started has no orphaned shards.
 func countService(state *ack.State, service ack.Service) (moving, orphaned int) {
 	for i := service.First; int(i) < service.End(); i++ {
 		if state.HasOpenProposal() && !state.Proposed().HasSameOwner(state.Committed(), i) {
 			moving++
 		}
-		if state.Committed().Owner(i) == "" {
-			orphaned++
-		}
 	}
-	return moving, orphaned
+	return moving, state.OrphansOf(service)
 }
 
 // serviceCounts returns the numbers of shards of each service. nil means that the cluster has no list of services.

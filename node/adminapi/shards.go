@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"slices"
 
 	"shardway/ack"
 	"shardway/admin/api"
@@ -24,7 +25,7 @@ func (a *API) Idle(owner string) string {
 	return findings.Inputs.NotServingReason(owner)
 }
 
-// Shards lists every shard in order.
+// Shards lists the shards of all services in order.
 func (a *API) Shards() api.ShardList {
 	replicated := a.options.Router.State()
 	committed := replicated.Committed()
@@ -57,6 +58,11 @@ func (a *API) Shards() api.ShardList {
 		case committed.Owner(shard) == "":
 			list.Shards[i].State = api.ShardOrphaned
 		}
+	}
+	if replicated.HasServices() {
+		// The shards of a removed service remain in the map.
+		list.Shards = slices.DeleteFunc(list.Shards, func(shard api.Shard) bool { return shard.Service == "" })
+		list.Total = len(list.Shards)
 	}
 	return list
 }

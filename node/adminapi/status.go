@@ -89,7 +89,7 @@ func (a *API) Status() api.Status {
 		LeaseMS: leaseMilliseconds(s.leaseLeft), UptimeS: int64(time.Since(a.options.Started()).Seconds()),
 		Shards: api.ShardCounts{
 			Total: s.shards, Owned: replicated.Committed().ShardCount(a.options.Self), Held: a.options.HeldShardCount(),
-			Moving: MovingShards(replicated), Orphaned: replicated.Committed().OrphanCount(), Unavailable: findings.Inputs.CountUnavailable(),
+			Moving: MovingShards(replicated), Orphaned: replicated.OrphanCount(), Unavailable: findings.Inputs.CountUnavailable(),
 		},
 		Services:      serviceCounts(replicated, a.options.Self),
 		Timing:        timing,

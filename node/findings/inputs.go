@@ -42,8 +42,11 @@ func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	in := diagnosis.Inputs{
 		Self: string(m.options.Self), Gateway: m.options.Gateway, Now: now,
 		Leader: m.options.View.Leader(), LeaderUnknown: m.options.View.Raft.IsIsolated(), Lease: m.options.View.Timing().Lease, RaftTimeout: m.options.RaftTimeout,
-		Shards: max(m.options.Shards, committed.Len()), Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
+		Shards: m.options.Shards, Epoch: uint64(committed.Epoch()), ProposedEpoch: uint64(state.Proposed().Epoch()), HasMap: committed.Epoch() != 0,
 		Stopping: m.options.Agent.IsLeaving() || m.options.IsStopping(),
+	}
+	if state.Bootstrapped() {
+		in.Shards = state.StartedShards()
 	}
 	isUpToDate := m.upToDate.Update(now, m.options.Agent.IsUpToDate())
 	in.NoLeaderFor = m.noLeader.Update(now, in.Leader == "")
@@ -57,10 +60,11 @@ func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	ownsShards := committed.ShardCount(m.options.Self) > 0
 	m.hasOperated = m.hasOperated || in.HasMap && in.Leader != "" && (!ownsShards || m.options.Router.HasLease())
 	in.HasOperated = m.hasOperated
-	orphans := committed.OrphanCount()
+	orphans := state.OrphanCount()
 	if m.orphaned.Update(now, isUpToDate && in.HasMap && orphans > 0) {
-		in.Orphaned = orphans
+		in.Orphaned, in.OrphanedServices = orphans, orphanedServices(state)
 	}
+	m.addUnstartedServices(now, &in, state)
 	isOwnerMissing := !hasOwner(in.Nodes, in.Leader)
 	in.OnlyGateways = m.onlyGateways.Update(now, isOwnerMissing) && isOwnerMissing
 	voters := countVoters(in.Nodes)
@@ -75,6 +79,32 @@ func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	}
 	m.addContradictions(ctx, now, &in, isUpToDate)
 	return in
+}
+
+// orphanedServices returns the services that have started and have no shard with an owner. The result is empty if the
+// cluster has no list of services.
+func orphanedServices(state *ack.State) (names []string) {
+	if !state.HasServices() {
+		return nil
+	}
+	for _, service := range state.Services() {
+		if state.OrphansOf(service) == service.Shards {
+			names = append(names, service.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// addUnstartedServices adds the services that no node has run yet.
+func (m *Monitor) addUnstartedServices(now time.Time, in *diagnosis.Inputs, state *ack.State) {
+	unstarted := state.UnstartedServices()
+	if !m.unstarted.Update(now, in.HasMap && len(unstarted) > 0) {
+		return
+	}
+	for _, service := range unstarted {
+		in.UnstartedServices = append(in.UnstartedServices, diagnosis.UnstartedService{Service: service.Name, Shards: service.Shards, IsRouted: leaderloop.ConfiguresService(state, service.Name)})
+	}
 }
 
 // addOwnMembership adds whether this node lacks a lease, or is not in the proposed map. Neither is a problem for a
@@ -397,6 +427,7 @@ func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 	if requested.Role != "" && !m.options.View.HasRole(requested.Role) {
 		in.MissingRole = requested.Role
 	}
+	in.ServiceConflicts = m.options.ServiceConflicts()
 	in.Quarantined = len(requested.Quarantined)
 	for _, key := range requested.Quarantined {
 		if !key.Known {

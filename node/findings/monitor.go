@@ -99,6 +99,8 @@ type Options struct {
 	FailingProcesses func() (count int, worstError string)
 	// Webhook returns the state of event delivery. It is nil if there is no webhook.
 	Webhook func() webhook.Status
+	// ServiceConflicts returns the services whose numbers of shards in the configuration differ from those in the cluster.
+	ServiceConflicts func() []diagnosis.ServiceConflict
 	// Exposed returns the ports that are accessible without protection, and the certificates in use. It is nil if
 	// there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
@@ -153,6 +155,7 @@ type Monitor struct {
 	noLeader, noLease, noMap    diagnosis.ConditionTimer
 	joinFailing, missingInMap   diagnosis.Debouncer
 	orphaned, acquiring         diagnosis.Debouncer
+	unstarted                   diagnosis.Debouncer
 	notBootstrapped, evenVoters diagnosis.Debouncer
 	onlyGateways, noOwners      diagnosis.Debouncer
 	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
@@ -212,7 +215,7 @@ func New(options Options) *Monitor {
 	m := &Monitor{
 		options: options, nodes: map[string]*nodeDebouncers{},
 		joinFailing: after(3 * time.Second), missingInMap: after(3 * time.Second),
-		orphaned: after(1500 * time.Millisecond), acquiring: after(2 * time.Second),
+		orphaned: after(1500 * time.Millisecond), unstarted: after(1500 * time.Millisecond), acquiring: after(2 * time.Second),
 		upToDate:        after(upToDateAfter),
 		notBootstrapped: after(2 * time.Second), evenVoters: after(evenVotersAfter), onlyGateways: after(2 * time.Second), noOwners: after(2 * time.Second),
 		refusedRequests: diagnosis.BurstCounter{Window: recentPeriod},

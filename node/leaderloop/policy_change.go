@@ -146,7 +146,7 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		return change, err
 	case api.AddService:
 		change.Kind, change.Service, change.Shards = ack.ChangeAddService, action.Service, int(action.Shards)
-		return change, checkAddedService(l.options.View.State(), action)
+		return change, checkAddedService(l.options.View.State(), action, l.configuredShards(action.Service))
 	case api.RemoveService:
 		change.Kind, change.Service = ack.ChangeRemoveService, action.Service
 		return change, checkRemovedService(l.options.View.State(), action.Service)

@@ -3,6 +3,7 @@ package leaderloop
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,16 +39,47 @@ func unknownService(state *ack.State, name string) error {
 	return fmt.Errorf("%w: service = %q is not a service of the cluster: give one of %s", api.ErrUnknownService, name, strings.Join(names, ", "))
 }
 
-// checkAddedService returns an error if the service to add exists.
-func checkAddedService(state *ack.State, action api.Action) error {
+// checkAddedService returns an error if the service to add exists, or if the configuration of a node contains another
+// number of shards. configured contains the known numbers by node.
+func checkAddedService(state *ack.State, action api.Action, configured map[string]int) error {
 	service, exists := state.Service(action.Service)
 	switch {
 	case !exists:
+		for _, node := range slices.Sorted(maps.Keys(configured)) {
+			if shards := configured[node]; shards != int(action.Shards) {
+				return fmt.Errorf("%w: shards = %d, but the configuration of node %s has services.%s.shards = %d: add the service with %d shards, or correct the configurations of all nodes first", api.ErrRefused, action.Shards, node, action.Service, shards, shards)
+			}
+		}
 		return nil
 	case service.Shards == int(action.Shards):
 		return fmt.Errorf("%w: service = %q exists already, with %d shards: `shardway service list` shows the services", api.ErrRefused, service.Name, service.Shards)
 	}
 	return fmt.Errorf("%w: shards = %d, but service %s has %d, and the number of shards of a service cannot change: add a service with another name", api.ErrRefused, action.Shards, service.Name, service.Shards)
+}
+
+// configuredShards returns the number of shards of a service in the configurations of this node and of the other nodes that
+// have reported it, by node.
+func (l *Leadership) configuredShards(service string) map[string]int {
+	configured := l.reportedSettings.serviceShards(service)
+	delete(configured, string(l.options.Self)) // a report may be older than the last reload
+	for _, spec := range ServicesOf(l.options.Keys()) {
+		if spec.Name == service {
+			configured[string(l.options.Self)] = spec.Shards
+		}
+	}
+	return configured
+}
+
+// ServicesOf returns the services of a key configuration; nil means that it has none, or that it cannot be read.
+func ServicesOf(keyConfig string) (services []ack.ServiceSpec) {
+	parsed, err := keysource.ParseConfig(keyConfig)
+	if err != nil {
+		return nil
+	}
+	for i := range parsed.Services {
+		services = append(services, ack.ServiceSpec{Name: parsed.Services[i].Name, Shards: parsed.Services[i].Shards})
+	}
+	return services
 }
 
 // checkRemovedService returns an error if the service does not exist, if the active key configuration names it, or if

@@ -30,8 +30,9 @@ func TestServiceChangesAreRefused(t *testing.T) {
 	}{
 		"unknown":        {checkRemovedService(two, "shop"), api.ErrUnknownService, `service = "shop" is not a service of the cluster: give one of chat, search`},
 		"only":           {checkRemovedService(one, "default"), api.ErrServiceInUse, `service = "default" is the only service`},
-		"exists":         {checkAddedService(two, api.Action{Service: "chat", Shards: 8}), api.ErrRefused, `service = "chat" exists already, with 8 shards`},
-		"other number":   {checkAddedService(two, api.Action{Service: "chat", Shards: 9}), api.ErrRefused, "shards = 9, but service chat has 8"},
+		"exists":         {checkAddedService(two, api.Action{Service: "chat", Shards: 8}, nil), api.ErrRefused, `service = "chat" exists already, with 8 shards`},
+		"other number":   {checkAddedService(two, api.Action{Service: "chat", Shards: 9}, nil), api.ErrRefused, "shards = 9, but service chat has 8"},
+		"other file":     {checkAddedService(two, api.Action{Service: "wiki", Shards: 9}, map[string]int{"a": 9, "b": 16}), api.ErrRefused, "shards = 9, but the configuration of node b has services.wiki.shards = 16"},
 		"runs":           {refused(ack.ErrServiceRuns, "a", "b"), api.ErrServiceInUse, `nodes a, b run service = "chat": remove services.chat.upstream`},
 		"owned":          {refused(ack.ErrServiceInUse), api.ErrServiceInUse, "`shardway service list` shows the owners"},
 		"no range":       {refused(ack.ErrNoServiceRange), api.ErrRefused, "give a smaller number of shards"},
@@ -42,7 +43,7 @@ func TestServiceChangesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, tc.err, tc.text)
 		}
 	}
-	if err := errors.Join(checkRemovedService(two, "chat"), checkAddedService(two, api.Action{Service: "shop", Shards: 8})); err != nil {
+	if err := errors.Join(checkRemovedService(two, "chat"), checkAddedService(two, api.Action{Service: "shop", Shards: 8}, nil)); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
+	"shardway/keysource"
 )
 
 // maxSettings and maxSettingsBytes bound the number and the total size of the settings that one node may
@@ -51,6 +52,19 @@ func (t *settingsTable) ofNodes(alive map[string]bool) (reported []diagnosis.Set
 		reported = append(reported, diagnosis.SettingsOf{Node: node, Settings: settings})
 	}
 	return reported
+}
+
+// serviceShards returns the number of shards of a service by node, according to the reported settings.
+func (t *settingsTable) serviceShards(service string) map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shards := map[string]int{}
+	for node, settings := range t.byNode {
+		if count, found := keysource.ParseShards(settings[keysource.ShardsSetting], service); found {
+			shards[node] = count
+		}
+	}
+	return shards
 }
 
 // SettingsDifferences records the settings of a node on the leader, and returns the settings that differ between

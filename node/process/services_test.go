@@ -126,9 +126,44 @@ func checkServiceActions(t *testing.T, addr string) {
 		{api.Action{Verb: api.RemoveService, Service: "search"}, "unknown-service"},
 	} {
 		_, err := node.Do(t.Context(), tc.action)
+		if tc.action.Verb == api.AddService && tc.want == "" {
+			awaitMapWith(t, node, 56)
+		}
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s %s: %v, want %q", tc.action.Verb, tc.action.Service, err, tc.want)
 		}
+	}
+	checkShardCounts(t, node)
+}
+
+// awaitMapWith waits until the shard map has the given number of shards.
+func awaitMapWith(t *testing.T, node *client.Client, shards int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		shardMap, err := node.Map(t.Context())
+		if err == nil && shardMap.Shards == shards {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("map with %d shards: %v", shardMap.Shards, err)
+		}
+	}
+}
+
+// checkShardCounts checks that the numbers of shards omit a removed service, although the map keeps its range.
+func checkShardCounts(t *testing.T, node *client.Client) {
+	t.Helper()
+	status, err := node.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := status.Shards
+	if counts.Total != 40 || counts.Owned != 40 || counts.Orphaned != 0 || counts.Unavailable != 0 || status.ClusterState != "single-node" {
+		t.Errorf("status: %+v, cluster %s: %s", counts, status.ClusterState, status.ClusterReason)
+	}
+	list, err := node.Shards(t.Context(), "")
+	if err != nil || list.Total != 40 || len(list.Shards) != 40 {
+		t.Errorf("%d of %d shards, %v", len(list.Shards), list.Total, err)
 	}
 }
 
