@@ -37,6 +37,10 @@ import "slices"
 //     again under this constraint and ignores the minimum of moves. The result is as even as moves of
 //     single shards can make it. A barred member receives a shard only if no other member can own it.
 //
+// With standbys (Policy.Replicas), a shard whose owner is gone goes to its first standby that can receive it. Other
+// shards then keep their owners, so the numbers of shards can differ by more than one. Another call with that map
+// as prev makes them even.
+//
 // The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards that move have
 // ownership epoch 0 until WithEpoch. Assign corrects invalid members. It limits weights to the permitted range,
 // drops invalid ids, and keeps the heaviest of several members with one id. Beyond MaxMembers, it drops the members
@@ -75,12 +79,13 @@ func assignAll(prev *Map, members []Member, policy Policy) *Map {
 		next.owners[shard] = converted.newIndex(owner)
 	}
 	if len(next.members) > 0 {
+		standbys := prev.Standbys(policy)
 		next.releaseBarredWithinNodes(prev, policy, converted)
 		beforePlacement := slices.Clone(next.owners)
-		next.place(policy, prev.since, nil)
+		next.place(policy, prev.since, nil, standbys)
 		if next.violatesBarred(beforePlacement, policy.Barred) {
 			next.owners = beforePlacement
-			next.place(policy, prev.since, next.barredSets(policy.Barred))
+			next.place(policy, prev.since, next.barredSets(policy.Barred), standbys)
 		}
 	}
 	if len(policy.DefersMoves)+len(policy.KeptShards) > 0 {

@@ -34,8 +34,9 @@ type placement struct {
 
 // place sets the owners of all shards so that every member reaches its target. On entry m.owners
 // contains the owners of the previous map that are still members. barred contains, by member, the
-// shards that the member must not receive; nil means that Policy.Barred is ignored.
-func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
+// shards that the member must not receive; nil means that Policy.Barred is ignored. standbys are those of the
+// previous map; nil means none.
+func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet, standbys *Standbys) {
 	pl := m.newPlacement(policy, since, barred)
 	active := pl.activeMembers()
 	if len(active) > 0 {
@@ -55,7 +56,9 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet) {
 	if policy.Paused || allCordoned {
 		pl.fixOwners(func(owner int16) bool { return !pl.excluded[owner] })
 	}
-	for i, zone := range pl.applyPins(policy) {
+	zones := pl.applyPins(policy)
+	pl.placeOnStandbys(policy, standbys)
+	for i, zone := range zones {
 		pl.spread(firstZoneStage+int16(i), zone)
 	}
 	pl.spread(stageRest, active)

@@ -60,6 +60,10 @@ type Policy struct {
 	// Services are the services that share the map. If there are none, all members run the only service,
 	// which has all shards.
 	Services []Service
+	// Replicas is the number of standbys of each shard, from 0 to MaxReplicas, if there are no Services.
+	Replicas int
+	// isPartOfServices is true if the policy is that of one service. assignServices sets it.
+	isPartOfServices bool
 	// ownedElsewhere contains, by member, the number of shards of other services that it owns.
 	// assignServices sets it.
 	ownedElsewhere map[NodeID]int

@@ -13,6 +13,8 @@ type Service struct {
 	// Instances contains the app instances that run the service, by the id of their node. A node that runs
 	// none is missing.
 	Instances map[NodeID]InstanceSet
+	// Replicas is the number of standbys of each shard, from 0 to MaxReplicas.
+	Replicas int
 }
 
 // End returns the first shard after the range of the service.
@@ -197,6 +199,7 @@ func (p Policy) splitByService(services []Service) []Policy {
 	for i, service := range services {
 		split := p
 		split.Services, split.Assigned, split.IdleShards, split.KeptShards, split.Pins, split.PinFallbacks = nil, nil, nil, nil, nil, nil
+		split.Replicas, split.isPartOfServices = service.Replicas, true
 		split.PreviousOwners = ownersIn(p.PreviousOwners, service)
 		split.Barred = make(map[NodeID]ShardSet, len(p.Barred))
 		for id, set := range p.Barred {
