@@ -60,7 +60,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the limits of leases and membership, then the faults of the
 // predecessor and those that this simulation has found.
 func mutants() []mutant {
-	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps(), mutantsOfInstances(), mutantsOfServices(), mutantsOfReach(), mutantsOfRoles())
+	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps(), mutantsOfInstances(), mutantsOfServices(), mutantsOfStandbys(), mutantsOfReach(), mutantsOfRoles())
 }
 
 func mutantsOfBoots() []mutant {

@@ -29,6 +29,7 @@ type simMix struct {
 	hooks      int  // in a hundred: clusters whose apps have hooks
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
 	instances  int  // in a hundred: clusters whose nodes have several app instances
+	standbys   int  // in a hundred: clusters in which shards have standbys
 	services   int  // in a hundred: clusters whose nodes run several services
 	bootstraps int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, permanently
@@ -154,6 +155,9 @@ func (m *simMix) setup(w *world) {
 	}
 	if m.services > 0 && w.n(100) < m.services {
 		w.addServices()
+	}
+	if m.standbys > 0 && w.n(100) < m.standbys {
+		w.replicas = map[string]int{ack.DefaultService: 1 + w.n(2), "chat": 1}
 	}
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.addHookApps()

@@ -88,7 +88,7 @@ func mixes() []*simMix {
 			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-takeover 2, retime-elect 4, retime-halves 4, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
 		},
 		{
-			name: "policies", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 16}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10,
+			name: "policies", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 16}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10, standbys: 40,
 			kinds: kinds("policy 14, policy-elect 6, pause-loss 3, kill 4, leave 4, sick 3, isolate 3, depose 4, elect 4, hold 3, one-way 2, deaf 2, compact 4, join 3, pause 2, weight 2, remove 2, wipe 1, retime 1"),
 		},
 		{
@@ -117,7 +117,7 @@ func mixes() []*simMix {
 				"hold 3, slow-cut 2, deaf 2, trail 2, wipe 2, stall 3, compact 3, remove 1, noise 2, retime 1, power 2"),
 		},
 		{
-			name: "planned", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10, hooks: 25,
+			name: "planned", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10, hooks: 25, standbys: 40,
 			kinds: kinds("restart 16, restart-elect 6, restart-join 8, kill 4, leave 3, sick 3, isolate 4, one-way 3, halves 2, depose 3, elect 3, hold 3, deaf 2, compact 4, join 3, pause 3, policy 4, remove 2, wipe 1, forge 3, power 2"),
 		},
 		{
@@ -134,7 +134,7 @@ func mixes() []*simMix {
 			kinds: kinds("instance-list 12, instance-drain 10, instance-die 5, instance-hang 4, instance-sick 3, instance-roll 2, policy 2, kill 4, leave 2, restart 3, join 2, isolate 3, depose 3, elect 3, compact 3, cache-restart 3, pause 2, weight 1"),
 		},
 		{
-			name: "services", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{5, 16}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 30, services: 100,
+			name: "services", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{5, 16}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 30, services: 100, standbys: 40,
 			kinds: kinds("service-add 14, service-list 8, service-retire 4, service-remove 4, instance-die 6, instance-hang 4, instance-sick 6, kill 5, leave 4, restart 4, join 3, sick 2, isolate 4, one-way 2, halves 2, pause 3, " +
 				"depose 4, elect 4, hold 2, deaf 2, compact 4, stall 2, noise 2, pause-loss 1"),
 		},
@@ -155,7 +155,7 @@ func mixes() []*simMix {
 			kinds: kinds("spoke 12, spoke-flap 4, star 4, pair 3, bridge 4, halves 1, isolate 2, one-way 2, elect 4, depose 3, kill 4, leave 2, sick 2, pause 3, hold 2, noise 2, stall 1, policy 3, weight 1, join 2, compact 2, wipe 1, restart 1"),
 		},
 		{
-			name: "roles", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, hooks: 40, caches: 30, instances: 20,
+			name: "roles", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, hooks: 40, caches: 30, instances: 20, standbys: 40,
 			kinds: kinds("role 14, app-ill 5, role-restart 10, policy 4, mark 2, pause-loss 1, kill 4, leave 3, sick 3, restart 3, isolate 3, one-way 1, depose 3, elect 4, hold 2, compact 3, join 3, pause 2, weight 2, remove 1, wipe 1"),
 		},
 		{

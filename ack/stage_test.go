@@ -22,10 +22,11 @@ const stageTick = 10 * time.Millisecond
 // stage runs a small cluster with a perfect log and instant messages, so that a test can show
 // one sequence of events. It records events as lines.
 type stage struct {
-	t      testing.TB
-	pace   ack.Pace
-	timing ack.Timing // of the birth, which is when the first one is elected
-	expect int        // number of nodes for which the first map waits; zero means those that are up then
+	t        testing.TB
+	pace     ack.Pace
+	timing   ack.Timing     // of the birth, which is when the first one is elected
+	replicas map[string]int // number of standbys of each shard, by service
+	expect   int            // number of nodes for which the first map waits; zero means those that are up then
 
 	now     time.Duration
 	index   uint64
@@ -214,7 +215,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	}
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
 	l.turn = leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
+		Leader: leader.Options{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected(), Replicas: s.replicas},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return s.newest(l) },
 		KeyConfig: func() string { return s.actor(id).keys },
 	})

@@ -22,6 +22,9 @@ type Options struct {
 	// first map waits for them, up to maxBatchDelay. At most one means no wait. Leaders may
 	// use different values, because no guarantee depends on it.
 	BootstrapExpect int
+	// Replicas is the number of standbys of each shard, by service. A service that is missing has none. Leaders
+	// may use different values, because standbys only decide where shards move.
+	Replicas map[string]int
 	// State is the state of the leader at its election. It may lack entries that earlier
 	// leaders committed, until BarrierApplied.
 	State *ack.State

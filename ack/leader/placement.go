@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -18,6 +19,7 @@ type placementInputs struct {
 	keptShards map[shardmap.Shard]bool
 	// services are the services, with the members that may own shards of each; nil if there is only one.
 	services []shardmap.Service
+	replicas map[string]int // Options.Replicas
 	idle     idleShards
 	nodes    *memberTracker // for zones, roles and acquire failures in heartbeats
 	// reportsVersion was nodes.reportsVersion when the inputs were collected.
@@ -43,7 +45,7 @@ func (pi *placementInputs) placement() shardmap.Policy {
 	placement.Restarting, placement.PreviousOwners = pi.restarting, pi.state.PreviousOwners()
 	placement.IdleShards = pi.idle.shards
 	placement.Barred = pi.state.BarredShards()
-	placement.Services = pi.services
+	placement.Services, placement.Replicas = pi.services, pi.replicas[ack.DefaultService]
 	pi.cordonFailingApps(&placement)
 	groups := pi.restrictToRole(&placement)
 	pi.avoidFailingApps(&placement, groups)

@@ -159,10 +159,10 @@ func (l *Leader) mustPropose(assigned *assignment) bool {
 // updateAssignment computes the final map from the current members.
 func (l *Leader) updateAssignment() {
 	l.memberBuf = l.membership.appendMembers(l.memberBuf[:0], l.in, &l.members)
-	services := l.membership.services.placement(l.in, l.memberBuf, &l.members)
+	services := l.membership.services.placement(l.in, l.memberBuf, &l.members, l.options.Replicas)
 	l.assigned.update(placementInputs{
 		inputs: l.in, nodes: &l.members, members: l.memberBuf, restarting: l.members.restartingNodes(l.in),
-		keptShards: l.membership.keptShards(l.in, &l.members), services: services, idle: l.idle, reportsVersion: l.members.reportsVersion,
+		keptShards: l.membership.keptShards(l.in, &l.members), services: services, replicas: l.options.Replicas, idle: l.idle, reportsVersion: l.members.reportsVersion,
 	})
 }
 

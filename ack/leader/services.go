@@ -128,14 +128,14 @@ func (sr *serviceRunners) excludesNode(in inputs, node *member) bool {
 }
 
 // placement returns the services for shardmap.Assign, with the members that may own shards of each. nil means
-// that services are not in use.
-func (sr *serviceRunners) placement(in inputs, members []shardmap.Member, nodes *memberTracker) []shardmap.Service {
+// that services are not in use. replicas is Options.Replicas.
+func (sr *serviceRunners) placement(in inputs, members []shardmap.Member, nodes *memberTracker, replicas map[string]int) []shardmap.Service {
 	if !sr.inUse {
 		return nil
 	}
 	placed := make([]shardmap.Service, len(sr.list))
 	for i, service := range sr.list {
-		placed[i] = shardmap.Service{First: service.First, Count: service.Shards, Instances: map[shardmap.NodeID]shardmap.InstanceSet{}}
+		placed[i] = shardmap.Service{First: service.First, Count: service.Shards, Instances: map[shardmap.NodeID]shardmap.InstanceSet{}, Replicas: replicas[service.Name]}
 		for _, member := range members {
 			node := nodes.getOrCreate(member.ID)
 			if excluded, _ := sr.excludes(in, node, service); excluded {
@@ -151,7 +151,7 @@ func (sr *serviceRunners) placement(in inputs, members []shardmap.Member, nodes 
 
 // isSameService reports whether two services have the same range, and run at the same app instances.
 func isSameService(a, b shardmap.Service) bool {
-	return a.First == b.First && a.Count == b.Count && maps.Equal(a.Instances, b.Instances)
+	return a.First == b.First && a.Count == b.Count && a.Replicas == b.Replicas && maps.Equal(a.Instances, b.Instances)
 }
 
 // runningNodes returns the nodes that report in their heartbeats that they run the service, ascending.
