@@ -3,11 +3,14 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"shardway/admin/api"
 	"shardway/internal/problem"
@@ -21,9 +24,16 @@ const defaultWait = 30 * time.Second
 // newer map. If none is committed in time, it responds with the current map, or with 304 if the
 // client has this map (If-None-Match).
 func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
-	values, err := query(r, "after", "wait")
+	values, err := query(r, "after", "wait", "replicas")
 	if err != nil {
 		return err
+	}
+	withStandbys, err := values.boolean("replicas")
+	if err != nil {
+		return err
+	}
+	if withStandbys && s.api.Standbys == nil {
+		return problem.New(problem.NotFound, "this node has no standbys")
 	}
 	after, err := values.number("after")
 	if err != nil {
@@ -42,8 +52,8 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	shardMap := s.committedMap()
-	tag := `"` + strconv.FormatUint(shardMap.Epoch, 10) + `"`
+	shardMap := s.committedMap(withStandbys)
+	tag := mapTag(&shardMap)
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache")
 	if matchesETag(r.Header.Values("If-None-Match"), tag) {
@@ -51,6 +61,20 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return writeJSON(w, shardMap)
+}
+
+// mapTag returns the entity tag of a map. Standbys can change without a change of the map, so they are part of
+// the tag.
+func mapTag(shardMap *api.Map) string {
+	tag := strconv.FormatUint(shardMap.Epoch, 10)
+	if shardMap.Standbys != nil {
+		hash := xxhash.New()
+		for _, standbys := range shardMap.Standbys {
+			_, _ = fmt.Fprintln(hash, standbys) // never fails
+		}
+		tag += "-" + strconv.FormatUint(hash.Sum64(), 16)
+	}
+	return `"` + tag + `"`
 }
 
 func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, wait time.Duration) {
@@ -61,9 +85,13 @@ func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, w
 	s.api.Cluster.WaitMap(ctx, after)
 }
 
-// committedMap returns the committed map with all JSON fields set.
-func (s *Server) committedMap() api.Map {
-	shardMap := s.api.Cluster.Map()
+// committedMap returns the committed map with all JSON fields set, and with its standbys if withStandbys is set.
+func (s *Server) committedMap(withStandbys bool) api.Map {
+	read := s.api.Cluster.Map
+	if withStandbys {
+		read = s.api.Standbys.MapWithStandbys
+	}
+	shardMap := read()
 	shardMap.Hash = api.HashName
 	shardMap.Nodes = nonNil(shardMap.Nodes)
 	if len(shardMap.Owners) == 0 {
@@ -100,6 +128,11 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	}
 	if owner, ok := ownerOf(&shardMap, location.Shard); ok {
 		location.Owner, location.Endpoint = owner.ID, owner.HTTP
+	}
+	if s.api.Standbys != nil {
+		if standbys := s.api.Standbys.ShardStandbys(location.Shard); standbys != nil {
+			location.Standbys, location.NotStandbys = standbys.Standbys, standbys.NotStandbys
+		}
 	}
 	location.Unavailable = s.api.Cluster.Idle(location.Owner)
 	if shard, found := s.api.Cluster.Shards().Find(location.Shard); found && shard.Owner == location.Owner {

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"shardway/keysource"
@@ -60,6 +61,7 @@ func (c *Config) ClusterSettings() map[string]string {
 	if !c.Gateway() || c.Hooks != "" {
 		all["hooks"] = c.hooksForComparison()
 	}
+	all["replicas"] = c.replicasForComparison()
 	if c.HasServices() {
 		all[servicesKey], _ = keyConfig.Canonical() // Validate reports an error
 	}
@@ -70,6 +72,31 @@ func (c *Config) ClusterSettings() map[string]string {
 		all[keysource.ShardsSetting] = keysource.FormatShards(keyConfig.Services)
 	}
 	return all
+}
+
+// StandbyCounts returns the number of standbys of each shard by service. A configuration without services has
+// the service default.
+func (c *Config) StandbyCounts() map[string]int {
+	if !c.HasServices() {
+		return map[string]int{"default": c.Replicas}
+	}
+	counts := make(map[string]int, len(c.Services))
+	for i := range c.Services {
+		counts[c.Services[i].Name] = c.Services[i].Settings.Replicas
+	}
+	return counts
+}
+
+// replicasForComparison returns the setting replicas, with that of each service if there are services.
+func (c *Config) replicasForComparison() string {
+	if !c.HasServices() {
+		return strconv.Itoa(c.Replicas)
+	}
+	var counts []string
+	for i := range c.Services {
+		counts = append(counts, c.Services[i].Name+"="+strconv.Itoa(c.Services[i].Settings.Replicas))
+	}
+	return strings.Join(counts, ",")
 }
 
 // RunningSettings returns the ClusterSettings of a node that was started with the settings started and

@@ -68,3 +68,21 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 		t.Error("trusted-proxies of the former key still count")
 	}
 }
+
+func TestReplicasOfEachService(t *testing.T) {
+	c := loaded(t, "replicas: 2\nservices:\n  chat: {routes: [/chat], key: path:2, replicas: 1}\n  default: {routes: [/], key: path:1}\n")
+	if got := c.StandbyCounts(); got["chat"] != 1 || got["default"] != 2 || len(got) != 2 {
+		t.Errorf("replicas %v, want 1 for chat and 2 for default", got)
+	}
+	if got := c.ClusterSettings()["replicas"]; got != "chat=1,default=2" {
+		t.Errorf("cluster setting %q", got)
+	}
+	single := loaded(t, "", "--replicas=3")
+	if got := single.StandbyCounts(); got["default"] != 3 || single.ClusterSettings()["replicas"] != "3" {
+		t.Errorf("replicas %v, cluster setting %q", got, single.ClusterSettings()["replicas"])
+	}
+	_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("services:\n  chat: {routes: [/], key: path:2, replicas: 9}\n"))
+	if err == nil || !strings.Contains(err.Error(), "services.chat.replicas") || !strings.Contains(err.Error(), "8") {
+		t.Errorf("9 replicas: %v, want an error with the setting and the limit", err)
+	}
+}

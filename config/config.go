@@ -191,6 +191,7 @@ type Config struct {
 
 	Join            []string // host:port, or a name to look up
 	BootstrapExpect int      // number of nodes that start the cluster together
+	Replicas        int      // number of standbys of each shard
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero means that a dead server is never removed

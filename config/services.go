@@ -38,7 +38,7 @@ type Service struct {
 // serviceSettingNames returns the names of the settings that a service can have.
 func serviceSettingNames() []string {
 	return []string{
-		"shards", "key", "on-missing-key", "cookie",
+		"shards", "replicas", "key", "on-missing-key", "cookie",
 		"upstream", "health", "health-method", "health-host", "health-header", "health-status", "health-body", "hooks",
 		"max-shard-inflight", "max-key-inflight", "key-limit", "shard-queue", "first-byte-timeout", "total-timeout", "upstream-idle-timeout",
 	}

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/nodelabel"
 	"shardway/internal/timingrules"
 	"shardway/keysource"
+	"shardway/shardmap"
 )
 
 // setting is one row of the table of settings.
@@ -230,6 +231,10 @@ func clusterSettings() []setting {
 			func(c *Config) settingValue { return numberValue{field: &c.BootstrapExpect, min: 1, max: maxVoters} }),
 		newSetting("shards", "N", "1024", "number of shards, fixed when the cluster is created",
 			func(c *Config) settingValue { return numberValue{field: &c.Shards, min: 1, max: 65536} }),
+		newSetting("replicas", "N", "0", "number of standbys of each shard, which take it over after a failure, from 0 to 8",
+			func(c *Config) settingValue {
+				return numberValue{field: &c.Replicas, min: 0, max: shardmap.MaxReplicas}
+			}),
 		newSetting("max-voters", "N", "5", "maximum number of voting members",
 			func(c *Config) settingValue { return numberValue{field: &c.MaxVoters, min: 1, max: maxVoters} }),
 		newSetting("remove-dead-after", "DURATION", "off", "remove a failed node after this time; a node without a vote becomes a voter first",

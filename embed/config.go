@@ -87,6 +87,7 @@ type Config struct {
 	Join            []string
 	BootstrapExpect int
 	Shards          int
+	Replicas        int // number of standbys of each shard
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
 	FinalizeAfter   time.Duration

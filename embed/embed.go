@@ -99,6 +99,22 @@ func (n *Node) Owner(key string) string { return string(n.process.Node().Place([
 // orphaned or does not exist: shards have the numbers from 0 to Config.Shards - 1.
 func (n *Node) OwnerOf(shard int) string { return string(n.process.Node().OwnerOf(shard)) }
 
+// StandbysOf returns the IDs of the nodes that take over a shard after a failure of its owner, the next owner first,
+// according to the same map as Owner. There are up to Config.Replicas of them. It returns nil for a shard without an
+// owner, for a shard that does not exist, and until Run has started the node.
+func (n *Node) StandbysOf(shard int) []string {
+	select {
+	case <-n.process.Node().Started():
+	default:
+		return nil
+	}
+	var ids []string
+	for _, id := range n.process.Node().StandbysOf(shard) {
+		ids = append(ids, string(id))
+	}
+	return ids
+}
+
 // IsOwner reports whether this node serves a shard now: it owns the shard, has a lease, and the shard is not moving away.
 // The result can be outdated when the caller uses it, for example after a pause of the process, so it does not replace
 // fencing by the epoch. It is meant for work outside of requests, such as timers for the keys of a shard. With hooks, the

@@ -364,3 +364,22 @@ func TestConfigHasEverySetting(t *testing.T) {
 		}
 	}
 }
+
+// Each shard of two nodes with one replica has the other node as standby.
+func TestStandbysOfEachShard(t *testing.T) {
+	t.Parallel()
+	withReplicas := func(c *embed.Config) { c.Replicas = 1 }
+	a := start(t, "a", writeIdentity, withReplicas)
+	b := start(t, "b", writeIdentity, withReplicas, a)
+	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
+	until(t, "both know the map", func() error { return is(a.OwnerOf(0) != "" && a.OwnerOf(0) == b.OwnerOf(0)) })
+	for shard := range 16 {
+		want := map[string]string{"a": "b", "b": "a"}[a.OwnerOf(shard)]
+		if got := a.StandbysOf(shard); len(got) != 1 || got[0] != want {
+			t.Errorf("standbys %v of shard %d, want %s", got, shard, want)
+		}
+	}
+	if got := a.StandbysOf(16); got != nil {
+		t.Errorf("standbys %v of a shard that does not exist", got)
+	}
+}

@@ -17,6 +17,6 @@ func (n *Node) AdminAPI() api.Set {
 	}
 	return api.Set{
 		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
-		Running: a.Running, Services: a, Settings: a, Upgrade: a, WebSockets: a.WebSockets,
+		Running: a.Running, Services: a, Settings: a, Standbys: a, Upgrade: a, WebSockets: a.WebSockets,
 	}
 }

@@ -90,6 +90,17 @@ func ownerIn(committed *shardmap.Map, service ack.Service, number int) shardmap.
 	return committed.Owner(service.First + shardmap.Shard(number))
 }
 
+// StandbysOf returns the nodes that take over a shard after a failure of its owner, the next owner first, according to
+// the map of OwnerOf. The result is empty if the shard has no owner, or does not exist.
+func (n *Node) StandbysOf(shard int) []shardmap.NodeID {
+	state := n.router.State()
+	service := n.defaultService(state)
+	if shard < 0 || shard >= service.Shards {
+		return nil
+	}
+	return n.view.Standbys(state, n.options.Replicas).Of(service.First + shardmap.Shard(shard))
+}
+
 // IsOwner reports whether this node owns a shard, has a lease, and still admits requests for the shard.
 func (n *Node) IsOwner(shard int) bool {
 	state := n.router.State()

@@ -34,6 +34,8 @@ type Options struct {
 	// Services are the services of a cluster that this node creates. Their shards are Shards in all. Empty
 	// means that the cluster has one service.
 	Services []ack.ServiceSpec
+	// Replicas is the number of standbys of each shard, by service. A service that is missing has none.
+	Replicas map[string]int
 	// Weight is the node's share of the shards relative to other nodes, from 1 to 1000. Zone is the name
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32

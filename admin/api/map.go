@@ -15,12 +15,15 @@ type Map struct {
 	// Instances contains the number of the owner's app instance for each shard. It is absent while
 	// each node uses only its first instance, which has number 1.
 	Instances []int `json:"instances,omitempty"`
+	// Standbys contains, by shard, indexes into Nodes: the standbys of the shard, the next owner first. It is
+	// present only if it was requested.
+	Standbys [][]int `json:"standbys,omitempty"`
 	// Services contains the ranges of the services, ascending. It is absent in a cluster without a list of
 	// services: all shards belong to the service default.
 	Services []MapService `json:"services,omitempty"`
 }
 
-// MapNode is an owner in a Map.
+// MapNode is a node in a Map.
 type MapNode struct {
 	ID   string `json:"id"`
 	HTTP string `json:"http"` // endpoint "http" of the node; empty if unknown
@@ -37,6 +40,10 @@ type Location struct {
 	Instance     int     `json:"instance,omitempty"` // as in Shard
 	Endpoint     string  `json:"endpoint"`           // HTTP endpoint of the owner
 	Epoch        uint64  `json:"epoch"`              // of the committed map
+	// Standbys contains the nodes that take over the shard after a failure, the next owner first. NotStandbys
+	// contains the other nodes, with the reasons. Both are absent if the shard should have no standbys.
+	Standbys    []MapNode    `json:"standbys,omitempty"`
+	NotStandbys []NotStandby `json:"not_standbys,omitempty"`
 	// Unavailable and StaleReturn are as in Shard.
 	Unavailable string `json:"unavailable,omitempty"`
 	StaleReturn bool   `json:"stale_return,omitempty"`

@@ -31,6 +31,8 @@ type Set struct {
 	Services ServiceLister
 	// Settings serves GET and POST /v1/settings.
 	Settings SettingsService
+	// Standbys serves GET /v1/map with replicas=1, and the standbys of GET /v1/locate.
+	Standbys StandbyService
 	// Upgrade serves GET and POST /v1/upgrade.
 	Upgrade UpgradeService
 	// WebSockets serves GET and POST /v1/websockets.

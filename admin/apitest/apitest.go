@@ -19,6 +19,7 @@ func SetOf(cluster api.Cluster) api.Set {
 	services.Running, _ = cluster.(api.RunningService)
 	services.Services, _ = cluster.(api.ServiceLister)
 	services.Settings, _ = cluster.(api.SettingsService)
+	services.Standbys, _ = cluster.(api.StandbyService)
 	services.Upgrade, _ = cluster.(api.UpgradeService)
 	services.WebSockets, _ = cluster.(api.WebSocketService)
 	return services

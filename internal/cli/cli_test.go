@@ -90,6 +90,15 @@ func (c *cluster) Map() api.Map {
 	return api.Map{Epoch: 12, Shards: 4, Nodes: []api.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
 }
 
+func (c *cluster) MapWithStandbys() api.Map { return c.Map() }
+
+func (c *cluster) ShardStandbys(shard uint32) *api.ShardStandbys {
+	if shard > 2 {
+		return nil
+	}
+	return &api.ShardStandbys{Standbys: []api.MapNode{{ID: "b", HTTP: "10.0.0.2:8080"}, {ID: "c"}}, NotStandbys: []api.NotStandby{{Node: "d\x1b", Reason: "draining"}}}
+}
+
 // Backup returns a valid backup of a cluster without a map.
 func (c *cluster) Backup() ([]byte, error) {
 	s, _, err := ack.NewState().Apply(7, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
@@ -175,7 +184,7 @@ func TestTablesForPeople(t *testing.T) {
 		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "3 b owned - 12 - -", "", "the node has no record of a move"}},
 		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},
 		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},
-		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH"}},
+		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH", "NODE STANDBY ENDPOINT", "b 1 10.0.0.2:8080", "c 2 -", "d? no: draining -"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.line, func(t *testing.T) {

@@ -253,6 +253,9 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 	if err = table.flush(); err != nil {
 		return err
 	}
+	if err = writeStandbys(session.out, &location); err != nil {
+		return err
+	}
 	if location.Unavailable != "" {
 		if _, err = fmt.Fprintf(session.out, "\nunavailable: %s\n", strings.Map(printable, location.Unavailable)); err != nil {
 			return err
@@ -262,4 +265,22 @@ func (c *locateCommand) Run(ctx context.Context, session *session) error {
 		_, err = fmt.Fprintf(session.out, "\n%s\n", sanitize(explainStaleReturn(ownerName(location.Owner, location.Instance))))
 	}
 	return err
+}
+
+// writeStandbys prints the standbys of a shard, and why the other nodes are not among them.
+func writeStandbys(out io.Writer, location *api.Location) error {
+	if len(location.Standbys)+len(location.NotStandbys) == 0 {
+		return nil
+	}
+	table := newTable(out, "NODE", "STANDBY", "ENDPOINT")
+	for i, node := range location.Standbys {
+		table.row(node.ID, i+1, node.HTTP)
+	}
+	for _, node := range location.NotStandbys {
+		table.row(node.Node, "no: "+node.Reason, "")
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return table.flush()
 }

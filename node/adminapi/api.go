@@ -47,6 +47,8 @@ type Options struct {
 	Version string
 	Shards  int
 	Gateway bool
+	// Replicas is the number of standbys of each shard, by service.
+	Replicas map[string]int
 	// Timing is the timing in the flags of this node.
 	Timing ack.Timing
 	// Settings contains the settings that must be the same on all nodes, by name.

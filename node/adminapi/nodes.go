@@ -143,7 +143,7 @@ func aliveNodeState(node *api.Node, policy *ack.Policy, isInMap bool) string {
 		return "draining"
 	case policy.Drained[id]:
 		return "drained"
-	case (policy.Cordoned[id] || policy.Role != "" && !slices.Contains(node.Roles, policy.Role)) && isInMap:
+	case (policy.Cordoned[id] || policy.LacksRole(node.Roles)) && isInMap:
 		return "cordoned"
 	case isInMap:
 		return "active"

@@ -89,8 +89,10 @@ func (a *API) Endpoints() []api.Endpoint {
 }
 
 // Map returns the committed shard map in the form of the admin API.
-func (a *API) Map() api.Map {
-	state := a.options.Router.State()
+func (a *API) Map() api.Map { return a.mapOf(a.options.Router.State()) }
+
+// mapOf returns the result of Map for a state.
+func (a *API) mapOf(state *ack.State) api.Map {
 	committed := state.Committed()
 	result := api.Map{Epoch: uint64(committed.Epoch()), Shards: committed.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, committed.Len()), Services: mapServices(state)}
 	directory := a.options.View.Directory()

@@ -155,6 +155,18 @@ func (v *View) HasZone(zone string) bool {
 	return slices.ContainsFunc(v.Gossip.Members(), func(member gossip.Member) bool { return member.Node && member.Tags.Zone == zone })
 }
 
+// Standbys returns the standbys of the shards in the committed map of state. replicas is their number, by service.
+// Zones and roles of the nodes come from gossip.
+func (v *View) Standbys(state *ack.State, replicas map[string]int) *shardmap.Standbys {
+	inputs := ack.StandbyInputs{Replicas: replicas, Zones: map[shardmap.NodeID]string{}, Roles: map[shardmap.NodeID][]string{}}
+	for _, member := range v.Gossip.Members() {
+		if member.Node {
+			inputs.Zones[shardmap.NodeID(member.ID)], inputs.Roles[shardmap.NodeID(member.ID)] = member.Tags.Zone, member.Tags.Roles
+		}
+	}
+	return state.Standbys(inputs)
+}
+
 // HasRole reports whether gossip contains an alive node with the role that may get further shards. A gateway, and a
 // node that an operator has cordoned, drained or marked as failed, may not.
 func (v *View) HasRole(role string) bool {

@@ -24,7 +24,9 @@ type Options struct {
 	// Shards, BootstrapExpect and Timing apply to a cluster that this leader creates.
 	Shards, BootstrapExpect int
 	Timing                  ack.Timing
-	Services                []ack.ServiceSpec // empty means that the new cluster has one service
+	// Replicas is the number of standbys of each shard, by service.
+	Replicas map[string]int
+	Services []ack.ServiceSpec // empty means that the new cluster has one service
 	// Pace contains the intervals of this node.
 	Pace ack.Pace
 	// Keys returns the key configuration that this node has loaded.
