@@ -26,3 +26,6 @@ func (s *State) ApplyLevel(term uint64, e FormatVersionEntry) *State {
 	}
 	return next
 }
+
+// ProposedKeyConfig returns the key configuration that the open proposal activates; empty means none.
+func ProposedKeyConfig(s *State) string { return s.keyConfig.proposed }

@@ -60,6 +60,14 @@ func mutantsOfServices() []mutant {
 			edits: in("ack/leader.serviceRunners.placement", "excluded, _ := sr.excludes(in, node, service); excluded {", "excluded, _ := sr.excludes(in, node, service); excluded && !PLANTED {"),
 		},
 		{
+			name: "services: a service is added before all nodes have loaded it", mix: of("keys 12, elect 3, kill 2"), caught: "services",
+			edits: in("ack/leader.keyConfigChange.missingServices", "!c.isLoadedByAll(in, nodes, membership)", "!PLANTED && !c.isLoadedByAll(in, nodes, membership)"),
+		},
+		{
+			name: "services: routes become active before their service exists", mix: of("keys 12, elect 3, kill 2"), caught: "keys",
+			edits: in("ack/leader.policyQueue.addLoadedServices", "	if len(q.requests) > 0 {", "	if PLANTED || len(q.requests) > 0 {"),
+		},
+		{
 			name: "services: a service moves although most of its apps are unhealthy", mix: of(health), caught: "health",
 			edits: in("ack/leader.serviceRunners.excludes", "health.excludes(app), runs", "(health.excludes(app) || PLANTED && app.unhealthy), runs"),
 		},

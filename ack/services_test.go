@@ -261,6 +261,31 @@ func TestNodeWithOtherServicesOwnsNothingOfTheDefaultService(t *testing.T) {
 	}
 }
 
+// The leader adds a service once all nodes have loaded a key configuration that names it. The service exists before the key
+// configuration becomes active.
+func TestServiceIsAddedOnceAllNodesHaveLoadedIt(t *testing.T) {
+	s := servingByK0(t, "a", "b", "c")
+	const keys = "k1 chat=4 mail=2"
+	s.loads(keys, "a", "b")
+	s.run(5 * time.Second)
+	if _, exists := s.state.Service("chat"); exists {
+		t.Errorf("the service was added before c had loaded it:\n%s", s)
+	}
+	s.loads(keys, "c")
+	s.until("the services exist", func() bool { return len(s.state.Services()) == 3 })
+	if s.state.KeyConfig() != "k0" {
+		t.Error("the key configuration is active before its services exist")
+	}
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == keys && s.state.Committed().Len() == 18 })
+	index := s.state.Policy().ChangedIndex
+	s.loads("k2 chat=5", "a", "b", "c") // another number of shards has no effect
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k2 chat=5" })
+	s.run(5 * time.Second)
+	if chat, _ := s.state.Service("chat"); chat.Shards != 4 || s.state.Policy().ChangedIndex != index {
+		t.Errorf("chat is %+v, and entry %d changed the services:\n%s", chat, s.state.Policy().ChangedIndex, s)
+	}
+}
+
 // A shard that the app of a service fails to acquire moves to another node that runs the service.
 func TestUnacquiredShardMovesWithinItsService(t *testing.T) {
 	s := servingServices(t)

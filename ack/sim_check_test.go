@@ -102,6 +102,7 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 		w.checkProposal(before, after)
 		w.checkRoles(before, after, e)
 		w.checkPlacement(before, after, e)
+		w.checkProposedKeys(before, after)
 		w.checkMarks(before, after)
 		w.checkReturns(before, after)
 	case ack.OutcomeCommitted:

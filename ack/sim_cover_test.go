@@ -269,6 +269,7 @@ func (c *coverage) counters() []counter {
 		{"app instances removed from the list of a node", &c.instanceRemovals, true},
 		{"requests to drain an instance, or to end its drain", &c.instanceDrains, true},
 		{"services added", &c.servicesAdded, false},
+		{"services added because all nodes had loaded them", &c.servicesLoaded, true},
 		{"services removed", &c.servicesRemoved, true},
 		{"nodes started with other services", &c.serviceLists, false},
 		{"shards of further services moved", &c.serviceMoves, false},

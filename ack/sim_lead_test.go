@@ -59,7 +59,7 @@ func (p *proc) startLeading() {
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect, Replicas: w.replicas},
 		Raft:   l, Clock: l.clock, NewestState: func() *ack.State { return p.fsm },
-		KeyConfig: func() string { return p.h.keys },
+		KeyConfig: func() string { return p.h.keys }, ServicesOf: servicesOfKeys,
 	})
 	p.lead = l
 	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.driverState().Committed().Epoch(), l.driverState().Proposed().Epoch())

@@ -180,7 +180,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 		w.pausedAt = w.now
 	}
 	w.countMarks(was, is)
-	w.checkServiceList(before, after)
+	w.checkServiceList(before, after, e.byOperator)
 	w.checkQuarantines(after, e)
 	w.checkGradualDrain(before, after, e)
 }

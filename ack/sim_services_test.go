@@ -27,7 +27,7 @@ type serviceFaults struct {
 
 // serviceCoverage counts what occurred in schedules with services.
 type serviceCoverage struct {
-	servicesAdded, servicesRemoved, serviceMoves, serviceLists, serviceOrphans int
+	servicesAdded, servicesLoaded, servicesRemoved, serviceMoves, serviceLists, serviceOrphans int
 }
 
 // serviceChecks is global knowledge about services.
@@ -154,7 +154,7 @@ func (w *world) checkServices(s *ack.State, m *shardmap.Map) {
 
 // checkServiceList checks a list of services that an entry changed: ranges do not overlap, no range changes,
 // and a removed service had no owners.
-func (w *world) checkServiceList(before, after *ack.State) {
+func (w *world) checkServiceList(before, after *ack.State, byOperator bool) {
 	if w.services == nil {
 		return
 	}
@@ -169,6 +169,7 @@ func (w *world) checkServiceList(before, after *ack.State) {
 		}
 		if _, isOld := before.Service(service.Name); !isOld {
 			w.cover.servicesAdded++
+			w.checkAutomaticAddition(before, service, byOperator)
 		}
 		w.services[service.ID] = service
 	}
@@ -182,6 +183,23 @@ func (w *world) checkServiceList(before, after *ack.State) {
 				w.fail("services: %s is removed, and shard %d has an owner", service.Name, shard)
 			}
 			delete(w.lastOf, shard) // the next service with this shard follows no owner
+		}
+	}
+}
+
+// checkAutomaticAddition checks a service that the leader has added without a request: every member has loaded a key
+// configuration that names it with this number of shards.
+func (w *world) checkAutomaticAddition(before *ack.State, service ack.Service, byOperator bool) {
+	if byOperator {
+		return
+	}
+	w.cover.servicesLoaded++
+	for _, m := range before.Committed().Members() {
+		hasLoaded := func(h *host) bool {
+			return h.id == m.ID && h.hasLoadedService(ack.ServiceSpec{Name: service.Name, Shards: service.Shards})
+		}
+		if !slices.ContainsFunc(w.hosts, hasLoaded) {
+			w.fail("services: %s is added with %d shards, and %s has never loaded it", service.Name, service.Shards, m.ID)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "services", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{5, 16}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 30, services: 100, standbys: 40,
-			kinds: kinds("service-add 14, service-list 8, service-retire 4, service-remove 4, instance-die 6, instance-hang 4, instance-sick 6, kill 5, leave 4, restart 4, join 3, sick 2, isolate 4, one-way 2, halves 2, pause 3, " +
+			kinds: kinds("service-add 14, keys 6, service-list 8, service-retire 4, service-remove 4, instance-die 6, instance-hang 4, instance-sick 6, kill 5, leave 4, restart 4, join 3, sick 2, isolate 4, one-way 2, halves 2, pause 3, " +
 				"depose 4, elect 4, hold 2, deaf 2, compact 4, stall 2, noise 2, pause-loss 1"),
 		},
 		{

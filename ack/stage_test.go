@@ -217,7 +217,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected(), Replicas: s.replicas},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return s.newest(l) },
-		KeyConfig: func() string { return s.actor(id).keys },
+		KeyConfig: func() string { return s.actor(id).keys }, ServicesOf: servicesOfKeys,
 	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)

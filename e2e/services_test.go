@@ -137,8 +137,8 @@ func TestServiceWithoutNodeIsOrphaned(t *testing.T) {
 	x.Check(t)
 }
 
-// TestServiceIsAddedToRunningCluster adds a service to a cluster under load: first to the cluster, then to the
-// configuration of one node after the other. The other services keep their ranges and lose no request.
+// TestServiceIsAddedToRunningCluster adds a service to the configuration of one node after the other, under load. The
+// cluster has the service once the last node has loaded it. The other services keep their ranges and lose no request.
 func TestServiceIsAddedToRunningCluster(t *testing.T) {
 	t.Parallel()
 	x := &servicesTest{T: t, Cluster: cluster.Start(t, cluster.Options{
@@ -148,9 +148,6 @@ func TestServiceIsAddedToRunningCluster(t *testing.T) {
 	running := x.Load(t, x.Nodes(), cluster.Traffic{Rate: 100})
 	running.AwaitStarted(t, 100)
 
-	if out, code := shardway(t, "service", "add", "wiki", "--shards", "300", "--admin", x.Node("c").Admin); code != 0 {
-		t.Fatalf("service add: exit %d, %s", code, out)
-	}
 	x.AddService(t, cluster.Service{Name: "wiki", Shards: 300, Nodes: "bc"})
 	for _, node := range x.Nodes() {
 		running.SetTargets(x.Others(node))

@@ -34,6 +34,8 @@ type DriverOptions struct {
 	NewestState func() *ack.State
 	// KeyConfig returns the key configuration that the leader's own node has loaded. Nil means none.
 	KeyConfig func() string
+	// ServicesOf returns the services that a key configuration names. Nil means that it names none.
+	ServicesOf func(keyConfig string) []ack.ServiceSpec
 }
 
 // Driver runs one iteration of the leader loop at a time. Before each message, it gives
@@ -115,10 +117,18 @@ func (d *Driver) readAndStep(m Message) {
 	if d.options.KeyConfig != nil {
 		if keyConfig := d.options.KeyConfig(); keyConfig != d.keyConfig {
 			d.keyConfig = keyConfig
-			d.stepLeader(d.options.Clock(), KeyConfigLoaded{Text: keyConfig})
+			d.stepLeader(d.options.Clock(), KeyConfigLoaded{Text: keyConfig, Services: d.servicesOf(keyConfig)})
 		}
 	}
 	d.stepLeader(d.options.Clock(), m)
+}
+
+// servicesOf returns the services that a key configuration names.
+func (d *Driver) servicesOf(keyConfig string) []ack.ServiceSpec {
+	if d.options.ServicesOf == nil {
+		return nil
+	}
+	return d.options.ServicesOf(keyConfig)
 }
 
 func (d *Driver) stepLeader(now time.Duration, m Message) {

@@ -5,8 +5,12 @@ import (
 	"shardway/shardmap"
 )
 
-// KeyConfigLoaded reports which key configuration the leader's own node has loaded; empty means none.
-type KeyConfigLoaded struct{ Text string }
+// KeyConfigLoaded reports which key configuration the leader's own node has loaded; empty means none. Services are the
+// services that it names.
+type KeyConfigLoaded struct {
+	Text     string
+	Services []ack.ServiceSpec
+}
 
 func (KeyConfigLoaded) message() {}
 
@@ -16,11 +20,12 @@ type keyConfigChange struct {
 	// loaded is the key configuration that the leader's own node has loaded; empty means none.
 	loaded       string
 	loadedDigest uint64
+	services     []ack.ServiceSpec // that loaded names
 }
 
 // setLoadedConfig records the key configuration that the leader's own node has loaded.
-func (c *keyConfigChange) setLoadedConfig(text string) {
-	c.loaded, c.loadedDigest = text, ack.KeyConfigDigest(text)
+func (c *keyConfigChange) setLoadedConfig(m KeyConfigLoaded) {
+	c.loaded, c.loadedDigest, c.services = m.Text, ack.KeyConfigDigest(m.Text), m.Services
 }
 
 // isDueNow reports whether this leader's open round changes the key configuration or, if no proposal
@@ -58,13 +63,35 @@ func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, memb
 		return ""
 	case active == "":
 		return c.loaded
-	case in.isNewLeader():
-		return "" // a live node may not have sent its first heartbeat yet
-	}
-	if !c.membersAgree(in, nodes, membership) || !c.otherNodesAgree(in, nodes) {
+	case !c.isLoadedByAll(in, nodes, membership):
 		return ""
 	}
 	return c.loaded
+}
+
+// isLoadedByAll reports whether every member and every other node that sends heartbeats has loaded the key configuration
+// that the leader's own node has loaded.
+func (c *keyConfigChange) isLoadedByAll(in inputs, nodes *memberTracker, membership *membership) bool {
+	if in.isNewLeader() {
+		return false // a live node may not have sent its first heartbeat yet
+	}
+	return c.membersAgree(in, nodes, membership) && c.otherNodesAgree(in, nodes)
+}
+
+// missingServices returns the changes that add the services that all nodes have loaded and that the cluster does not have.
+// All nodes have the same number of shards for them, because it is part of the key configuration. It omits changes
+// that would have no effect.
+func (c *keyConfigChange) missingServices(in inputs, nodes *memberTracker, membership *membership) (changes []ack.Change) {
+	for _, spec := range c.services {
+		change := ack.Change{Kind: ack.ChangeAddService, Service: spec.Name, Shards: spec.Shards}
+		if _, exists := in.state.Service(spec.Name); !exists && in.state.CheckChanges([]ack.Change{change}) == nil {
+			changes = append(changes, change)
+		}
+	}
+	if len(changes) == 0 || !c.isLoadedByAll(in, nodes, membership) {
+		return nil
+	}
+	return changes[:min(len(changes), ack.MaxChanges)]
 }
 
 // membersAgree reports whether every member of the committed and the proposed map is responsive and has loaded the key

@@ -142,7 +142,7 @@ func (l *Leader) applyMessage(msg Message) {
 	case ReleasesReceived:
 		l.members.getOrCreate(m.Node).storeReleases(m.Releases)
 	case KeyConfigLoaded:
-		l.keyConfig.setLoadedConfig(m.Text)
+		l.keyConfig.setLoadedConfig(m)
 	case NodeRemoved:
 		l.members.getOrCreate(m.Node).recordRemoval(l.in)
 	case GossipStatus:

@@ -66,6 +66,17 @@ func (q *policyQueue) addServiceList(in inputs, nodes *memberTracker) {
 	q.requests = append(q.requests, policyRequest{changes: []ack.Change{change}})
 }
 
+// addLoadedServices queues the addition of services that all nodes have loaded. The services then exist when the key
+// configuration with their routes becomes active, because a queued change precedes every proposal.
+func (q *policyQueue) addLoadedServices(in inputs, nodes *memberTracker, membership *membership, keyConfig *keyConfigChange) {
+	if len(q.requests) > 0 {
+		return
+	}
+	if changes := keyConfig.missingServices(in, nodes, membership); len(changes) > 0 {
+		q.requests = append(q.requests, policyRequest{changes: changes})
+	}
+}
+
 // pop removes and returns the oldest change. ok is false if there is none.
 func (q *policyQueue) pop() (request policyRequest, ok bool) {
 	if len(q.requests) == 0 {
@@ -101,6 +112,7 @@ func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 func (l *Leader) submitPolicyChange() bool {
 	l.policyQueue.addExpirations(l.in, &l.drains)
 	l.policyQueue.addServiceList(l.in, &l.members)
+	l.policyQueue.addLoadedServices(l.in, &l.members, &l.membership, &l.keyConfig)
 	next, ok := l.policyQueue.pop()
 	if !ok {
 		return false

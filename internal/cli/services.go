@@ -85,9 +85,10 @@ type serviceAddCommand struct {
 
 // Help explains when the command is needed.
 func (c *serviceAddCommand) Help() string {
-	return `The service gets its own range of shards, and the shards get owners when a node runs the
-service. The number of shards must be the one in services.NAME.shards of the
-configuration. The shards of other services do not move.`
+	return `The leader adds a service itself once all nodes have loaded a configuration that
+contains it. With this command, the cluster has the service earlier. The shards get
+owners when a node runs the service. The number of shards must be that of
+services.NAME.shards in the configuration. The shards of other services do not move.`
 }
 
 // Run adds a service.

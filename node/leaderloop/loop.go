@@ -42,7 +42,7 @@ type Loop struct {
 func New(options Options, term uint64) *Loop {
 	driver := leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: options.Server, Term: term, Pace: options.Pace, Timing: options.Timing, BootstrapExpect: options.BootstrapExpect, Replicas: options.Replicas},
-		Raft:   options.View.Raft, Clock: options.Clock.Precise, NewestState: options.View.State, KeyConfig: options.Keys,
+		Raft:   options.View.Raft, Clock: options.Clock.Precise, NewestState: options.View.State, KeyConfig: options.Keys, ServicesOf: ServicesOf,
 	})
 	return &Loop{
 		Leadership: newLeadership(options, term, driver.StartedAt()), newClusterID: clusterid.New(), driver: driver,
