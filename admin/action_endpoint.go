@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,10 +31,11 @@ func (s *Server) actionEndpoint(verb api.Verb) endpoint {
 		action.By, admission.action, admission.reason = admission.caller.String(), describeAction(action), action.Reason
 		ctx, cancel := actionContext(r.Context(), w)
 		defer cancel()
+		warning := s.drainWarning(ctx, action) // before the leader changes, because a drained leader resigns
 		if err := s.api.Cluster.Do(ctx, action); err != nil {
 			return fmt.Errorf("%s: %w", verb, err)
 		}
-		return writeJSON(w, api.ActionResult{Action: action, Warning: s.warningOf(action)})
+		return writeJSON(w, api.ActionResult{Action: action, Warning: cmp.Or(warning, s.warningOf(action))})
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,18 @@ func (s *Server) warningOf(action api.Action) string {
 	}
 	shard, _ := s.api.Cluster.Shards().Find(number)
 	return pinWarning(action, shard.Owner, s.api.Cluster.Status().Nodes, s.api.Policy.Policy())
+}
+
+// drainWarning returns the warning for a drain of the last node that runs a service, or "".
+func (s *Server) drainWarning(ctx context.Context, action api.Action) string {
+	if action.Verb != api.Drain || s.api.Services == nil {
+		return ""
+	}
+	policy := s.api.Policy.Policy()
+	isLeaving := func(node string) bool {
+		return slices.Contains(policy.Drained, node) || slices.Contains(policy.MarkedFailed, node)
+	}
+	return s.api.Services.Services(ctx).DrainWarning(action.Node, isLeaving)
 }
 
 // pinWarning returns what happens to a pinned shard until the node of the pin can own it, or "" if the node

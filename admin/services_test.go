@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -140,5 +141,26 @@ func TestServiceArgumentsAreRefused(t *testing.T) {
 		if p, err := problem.Decode(res.Body.Bytes()); err != nil || p.Code != want {
 			t.Errorf("%v: %d %s", want, res.Code, res.Body)
 		}
+	}
+}
+
+// Services returns the service chat, which only n2 runs, and default, which n1 and n2 run.
+func (c *withServices) Services(context.Context) api.ServiceList {
+	return api.ServiceList{Services: []api.Service{
+		{MapService: c.services[0], Nodes: []string{"n1", "n2"}}, {MapService: c.services[1], Nodes: []string{"n2"}},
+	}}
+}
+
+// TestDrainOfTheLastNodeOfAServiceWarns checks the warning in the response to a drain.
+func TestDrainOfTheLastNodeOfAServiceWarns(t *testing.T) {
+	for node, want := range map[string]string{"n2": `\"n2\" is the last node that runs chat: `, "n1": ""} {
+		res := fetchJSON(t, serviceHandler(newWithServices()), "POST", "/v1/drain?node="+node, "")
+		if warns := strings.Contains(res.Body.String(), `"warning"`); res.Code != http.StatusOK || warns != (want != "") || !strings.Contains(res.Body.String(), want) {
+			t.Errorf("drain %s: %d %s, want %q", node, res.Code, res.Body, want)
+		}
+	}
+	all := api.ServiceList{Services: []api.Service{{MapService: api.MapService{Name: "chat"}, Nodes: []string{"n1", "n2"}}}}
+	if names := all.OnlyRunBy("n2", func(node string) bool { return node == "n1" }); len(names) != 1 {
+		t.Errorf("a node that leaves counts: %v", names)
 	}
 }

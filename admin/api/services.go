@@ -1,6 +1,11 @@
 package api
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // MapService is the range of shards of a service in a Map. The shard of a key in the service is the hash of the
 // key modulo Shards, and its index in Map.Owners is First plus this number.
@@ -29,6 +34,28 @@ type Service struct {
 type ServiceList struct {
 	Epoch    uint64    `json:"epoch"`    // of the committed map
 	Services []Service `json:"services"` // ascending by First
+}
+
+// DrainWarning returns the warning for a drain of a node that is the last one to run a service, or "". Nodes for
+// which isLeaving returns true do not count.
+func (l ServiceList) DrainWarning(node string, isLeaving func(node string) bool) string {
+	services := l.OnlyRunBy(node, isLeaving)
+	if len(services) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("node %[1]q is the last node that runs %[2]s: these shards get no owner, so their requests fail until another node runs the service, or until you uncordon node %[1]q", node, strings.Join(services, ", "))
+}
+
+// OnlyRunBy returns the services that the node runs, and no other node except those for which isLeaving returns true.
+func (l ServiceList) OnlyRunBy(node string, isLeaving func(node string) bool) (names []string) {
+	isOther := func(other string) bool { return other != node && !isLeaving(other) }
+	for i := range l.Services {
+		service := &l.Services[i]
+		if slices.Contains(service.Nodes, node) && !slices.ContainsFunc(service.Nodes, isOther) {
+			names = append(names, service.Name)
+		}
+	}
+	return names
 }
 
 // ServiceCounts contains the numbers of shards of one service in a Status.

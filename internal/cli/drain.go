@@ -69,8 +69,12 @@ func (c *drainCommand) Run(ctx context.Context, session *session) error {
 		}
 		c.Node = status.Node
 	}
-	if _, err = client.Do(ctx, c.action()); err != nil {
+	result, err := client.Do(ctx, c.action())
+	if err != nil {
 		return err
+	}
+	if result.Warning != "" {
+		session.printError("warning: " + result.Warning)
 	}
 	message := c.startMessage(isDefaultNode)
 	if isDefaultNode && c.Wait && !c.JSON {

@@ -14,7 +14,7 @@ type serviceCluster struct{ *policyCluster }
 func (c *serviceCluster) Services(context.Context) api.ServiceList {
 	return api.ServiceList{Epoch: 9, Services: []api.Service{
 		{MapService: api.MapService{Name: "default", Shards: 3}, Configured: true, Started: true, Nodes: []string{"a", "b"}, Owners: map[string]int{"a": 2, "b": 1}},
-		{MapService: api.MapService{Name: "chat", First: 3, Shards: 2}, Started: true, Orphaned: 1, Owners: map[string]int{"b": 1}},
+		{MapService: api.MapService{Name: "chat", First: 3, Shards: 2}, Started: true, Nodes: []string{"b"}, Orphaned: 1, Owners: map[string]int{"b": 1}},
 	}}
 }
 
@@ -85,7 +85,7 @@ func TestServiceCommandsReachTheNode(t *testing.T) {
 func TestServicesAreShown(t *testing.T) {
 	addr := serveCluster(t, newServiceCluster())
 	for line, want := range map[string]string{
-		"service list":                   "chat 2 - b:1 0 1 no 3-4",
+		"service list":                   "chat 2 b b:1 0 1 no 3-4",
 		"shards":                         "chat b owned - 9 1 0",
 		"shards --service chat":          "SERVICE OWNER STATE TO EPOCH COUNT SHARDS chat - orphaned - 9 1 1 chat b owned - 9 1 0",
 		"plan --service chat":            "chat orphaned b 1 orphan planned",
@@ -113,5 +113,14 @@ func TestServicesAreShown(t *testing.T) {
 		if code, out, errOut := run(t, line+" --admin="+addr); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %s%s, want %q", line, code, out, errOut, want)
 		}
+	}
+}
+
+// TestDrainCommandPrintsTheWarning checks the warning for a drain of the last node of a service.
+func TestDrainCommandPrintsTheWarning(t *testing.T) {
+	c := newServiceCluster()
+	code, out, errOut := run(t, "drain b --admin="+serveCluster(t, c))
+	if want := `warning: node "b" is the last node that runs chat: `; code != 0 || !strings.Contains(errOut, want) {
+		t.Errorf("exit %d, %s%s, want %s", code, out, errOut, want)
 	}
 }

@@ -28,16 +28,18 @@ func (a *API) DrainSelf() api.DrainState {
 	return state
 }
 
-// stopRisk returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
-// means that the node can stop safely.
+// stopRisk returns why the cluster would lose its quorum, its last owner or the last node of a service if this
+// node stopped. Empty means that the node can stop safely.
 func (a *API) stopRisk() string {
 	voters, _ := a.options.View.Servers()
 	views := a.options.Leader.Views(context.Background())
 	if len(views) == 0 {
 		return "no leader responds, and no shard moves without a leader: " + a.WhyNoLeader()
 	}
-	risk, _ := leaderloop.StopRisk(a.options.Self, voters, views, a.options.View.State().Policy())
-	return risk
+	state := a.options.View.State()
+	risk, _ := leaderloop.StopRisk(a.options.Self, voters, views, state.Policy())
+	isLeaving := func(node string) bool { return state.Policy().IsDraining(shardmap.NodeID(node)) }
+	return cmp.Or(risk, serviceList(state, views).DrainWarning(string(a.options.Self), isLeaving))
 }
 
 // SelfState returns the progress of the drain started by DrainSelf.
