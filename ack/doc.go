@@ -9,7 +9,7 @@
 // on a small scale.
 //
 // docs/internals/protocol.md defines the terms, the guarantees and the rules, and explains what
-// breaks without each rule. Comments refer to them as "G1", "rule N" and "why N".
+// breaks without each rule. Comments refer to them as "G1", "rule N" and "reason N".
 //
 // # Types
 //

@@ -53,7 +53,7 @@ type toy struct {
 	inbox    []leader.Message
 	nodes    map[shardmap.NodeID]*toyNode
 	quiet    bool // a test has it
-	confirms bool // the nodes confirm answers, see agent.Options.ConfirmsAnswers
+	confirms bool // the nodes confirm answers, see agent.Options.IsFollowingVoter
 }
 
 // Term and Voters are what the leader reads of its Raft.
@@ -121,8 +121,8 @@ func (c *toy) start(id shardmap.NodeID) *toyNode {
 		SendHeartbeat: func(hb ack.Heartbeat) {
 			c.inbox = append(c.inbox, leader.HeartbeatReceived{Heartbeat: hb, From: string(id)})
 		},
-		RaiseBoot:       func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
-		ConfirmsAnswers: func() bool { return c.confirms },
+		RaiseBoot:        func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
+		IsFollowingVoter: func() bool { return c.confirms },
 	}, c.now)
 	c.nodes[id] = n
 	return n

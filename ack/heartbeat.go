@@ -17,7 +17,7 @@ const MaxUnacquired = 256
 const MaxUnreachable = 32
 
 // Echo identifies a response of a leader. With the number alone, the next leader could mistake the
-// echo for one of its own later answers (why 6).
+// echo for one of its own later responses. See reason 6 of docs/internals/protocol-reasons.md.
 type Echo struct{ Term, Number uint64 }
 
 // Heartbeat is the message that a node sends to the leader every Pace.Heartbeat, and

@@ -78,7 +78,7 @@ func (d *desk) echoes() bool {
 	return views[slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == "b" })].LinkWorks
 }
 
-func (d *desk) readTerm(term uint64) { d.step(leader.TermRead{Before: d.now, Term: term}) }
+func (d *desk) readTerm(term uint64) { d.step(leader.TermRead{After: d.now, Term: term}) }
 
 // All nodes except the leader answer what was sent at 100 ms. How long the leader may grant at
 // 200 ms depends on the set of voters. With the barrier start as the only quorum time it may

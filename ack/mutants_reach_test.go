@@ -96,7 +96,7 @@ func pointsOfReach() []point {
 		{of: "reach", clause: "nothing is taken before it has released or cannot serve", planted: []string{"reach: shards of an excluded member are taken before it releases them"}},
 		{
 			of: "reach", clause: "and its lease ends if it does not acknowledge in time",
-			explained: "The mutants of why 14 omit the deadline for other nodes. For these: TestUnreachableMemberThatDoesNotAcknowledgeLosesItsShards.",
+			explained: "The mutants of reason 14 omit the deadline for other nodes. For these: TestUnreachableMemberThatDoesNotAcknowledgeLosesItsShards.",
 		},
 		{
 			of: "reach", clause: "it returns at once if no other node can own shards",

@@ -49,12 +49,12 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "leases: no voter confirms the response to its heartbeat", mix: missed, caught: "suspicion",
-			edits: in("ack/agent.Agent.scheduleNextHeartbeat", "answersPeriodic := !a.confirmed &&", "answersPeriodic := !PLANTED && !a.confirmed &&"),
+			edits: in("ack/agent.Agent.scheduleNextHeartbeat", "isPeriodicAnswered := !a.confirmationSent &&", "isPeriodicAnswered := !PLANTED && !a.confirmationSent &&"),
 		},
 		{
-			name: "why 22: a node that has its lease sends no burst, and no voter confirms responses", mix: missed, caught: "suspicion",
-			edits: both(in("ack/agent.Agent.scheduleNextHeartbeat", "a.burstCount < minBurst ||", "!PLANTED && a.burstCount < minBurst ||"),
-				in("ack/agent.Agent.scheduleNextHeartbeat", "&& a.options.ConfirmsAnswers != nil {", "&& !PLANTED && a.options.ConfirmsAnswers != nil {")),
+			name: "reason 22: a node that has its lease sends only one heartbeat, and no voter confirms responses", mix: missed, caught: "suspicion",
+			edits: both(in("ack/agent.Agent.scheduleNextHeartbeat", "a.initialHeartbeats < minInitialHeartbeats ||", "!PLANTED && a.initialHeartbeats < minInitialHeartbeats ||"),
+				in("ack/agent.Agent.scheduleNextHeartbeat", "&& a.options.IsFollowingVoter != nil {", "&& !PLANTED && a.options.IsFollowingVoter != nil {")),
 		},
 	}
 }
@@ -69,9 +69,9 @@ func pointsOfSuspicion() []point {
 		planted("and each report is at most one heartbeat old", "suspicion: an old report counts"),
 		planted("a voter that was stopped does not miss the leader yet", "suspicion: a voter that was stopped misses its leader"),
 		planted("a leader that has not answered yet is not missed", "suspicion: a leader that has not answered yet is missed"),
-		{of: "why 21", clause: "a leader is missed early enough for leases to continue", planted: []string{"suspicion: a leader is missed only when its leases have almost ended"}},
+		{of: "reason 21", clause: "a leader is missed early enough for leases to continue", planted: []string{"suspicion: a leader is missed only when its leases have almost ended"}},
 		{of: "leases", clause: "a voter that follows the leader confirms each response", planted: []string{"leases: no voter confirms the response to its heartbeat"}},
-		{of: "why 22", clause: "each node sends a new leader several heartbeats", planted: []string{"why 22: a node that has its lease sends no burst, and no voter confirms responses"}},
+		{of: "reason 22", clause: "each node sends a new leader several heartbeats", planted: []string{"reason 22: a node that has its lease sends only one heartbeat, and no voter confirms responses"}},
 		planted("voters campaign one after the other", "suspicion: all voters that miss the leader campaign at once"),
 		planted("first the voter with the newest log", "suspicion: voters campaign in the order of ids alone"),
 		{

@@ -56,7 +56,7 @@ func (m *simMix) late() *simMix {
 	return &c
 }
 
-// mutants returns all mutants in the order of the protocol pages: "why 1" and so on, the
+// mutants returns all mutants in the order of the protocol pages: "reason 1" and so on, the
 // rules of a map change, the limits of leases and membership, then the faults of the
 // predecessor and those that this simulation has found.
 func mutants() []mutant {
@@ -70,30 +70,30 @@ func mutantsOfBoots() []mutant {
 	firstQ := in("ack/leader.leaseIssuer.mayGrant", "node.hadLease || quorumTime > node.firstHeartbeatAt", "node.hadLease || PLANTED || quorumTime > node.firstHeartbeatAt")
 	return []mutant{
 		{
-			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
+			name: "reason 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
 			edits: in("ack/leader.member.takeoverRule", "m.rebooted && !m.hadLease:", "m.rebooted && (PLANTED || !m.hadLease):"),
 		},
 		{
-			name: "why 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
+			name: "reason 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
 			edits: in("ack/leader.member.reset", "m.rebooted = m.hasHeartbeat() &&", "m.rebooted = (PLANTED || m.hasHeartbeat()) &&"),
 		},
 		{
-			name: "why 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
+			name: "reason 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: both(in("ack/leader.member.recordCrash", "m.hasHeartbeat() && isOtherProcess", "!PLANTED && m.hasHeartbeat() && isOtherProcess"),
 				in("ack/leader.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
-			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
+			name: "reason 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
 			edits: in("ack/leader.member.storeHeartbeat", "	m.crashedBoot, m.crashedBeforeHeartbeat, m.removed = 0, false, false\n", "	if !PLANTED {\n		m.crashedBoot, m.crashedBeforeHeartbeat = 0, false\n	}\n	m.removed = false\n"),
 		},
 		{
-			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
+			name: "reason 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
 			edits: both(in("ack/leader.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
 				both(in("ack/leader.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
 					in("ack/leader.member.takeoverRule", "	case m.heartbeat.Goodbye:", "	case m.heartbeat.Goodbye || PLANTED && m.planted:"))),
 		},
 		{
-			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
+			name: "reason 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
 			edits: in("ack/leader.member.storeHeartbeat", "	m.heartbeat, m.addr", "	if PLANTED {\n		received.Acked = max(received.Acked, m.heartbeat.Acked)\n	}\n	m.heartbeat, m.addr"),
 		},
 		{
@@ -101,7 +101,7 @@ func mutantsOfBoots() []mutant {
 			edits: firstQ,
 		},
 		{
-			name: "why 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
+			name: "reason 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
 			edits: both(in("ack/leader.member.refuseDuplicate", "	if !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce || m.heartbeat.Goodbye {\n", "	if PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce || m.heartbeat.Goodbye {\n"),
 				in("ack/leader.member.refuseBoot", "	if received.Server == m.heartbeat.Server {\n", "	if !PLANTED && received.Server == m.heartbeat.Server {\n")),
 		},
@@ -185,36 +185,36 @@ func mutantsOfTerms() []mutant {
 	blind.hosts = [2]int{4, 5}
 	return []mutant{
 		{
-			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
+			name: "reason 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
 			edits: both(in("ack/leader.Leader.handleHeartbeat", "received.Term != l.in.term || l.leases.revoked", "received.Term != l.in.term && !(PLANTED && received.Term > l.in.term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
-			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
+			name: "reason 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
 			edits: both(in("ack/leader.Leader.handleHeartbeat", " || l.leases.revoked", " && !(PLANTED && received.Term < l.in.term) || l.leases.revoked"),
 				in("ack/leader.member.refuseDuplicate", "!m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||", "PLANTED || !m.hasHeartbeat() || m.heartbeat.Nonce == received.Nonce ||")),
 		},
 		{
-			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
+			name: "reason 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
 			edits: in("ack/leader.leaseIssuer.termRead", "	if read.Term != ownTerm {\n", "	if !PLANTED && read.Term != ownTerm {\n"),
 		},
 		{
-			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
+			name: "reason 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
 			edits: both(in("ack/leader.member.evaluateEcho", "if m.heartbeat.Echo.Term == in.term {", "if PLANTED || m.heartbeat.Echo.Term == in.term {"), // and numbers that meet more often
 				both(in("ack/leader.Leader.answerHeartbeat", "	l.lastResponseNumber++\n", "	l.lastResponseNumber++\n	if PLANTED {\n		node.counted++\n		l.lastResponseNumber = node.counted\n	}\n"),
 					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
-			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), caught: "G2",
+			name: "reason 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), caught: "G2",
 			edits: both(oldAnswers, termBeforeEcho()),
 		},
 		{
-			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
+			name: "reason 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
 			edits: both(in("ack/leader.leaseIssuer.mayGrant", "if !li.barrierApplied() || node.heartbeat.Goodbye", "if !PLANTED && !li.barrierApplied() || node.heartbeat.Goodbye"),
 				in("ack/leader.leaseIssuer.quorumTime", "li.barrierStart < 0", "!PLANTED && li.barrierStart < 0")),
 		},
 		{
-			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
+			name: "reason 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
 			edits: in("ack/leader.Leader.maySubmit", "	if !l.leases.barrierApplied() {\n", "	if !PLANTED && !l.leases.barrierApplied() {\n"),
 		},
 		{
@@ -230,11 +230,11 @@ func mutantsOfTerms() []mutant {
 			edits: in("ack/leader.Leader.answerHeartbeat", "OK: node.heartbeat.Acked ==", "OK: PLANTED || node.heartbeat.Acked =="),
 		},
 		{
-			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
+			name: "reason 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
 			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(li.sortBuf)\n", "	if PLANTED {\n		li.sortBuf = li.sortBuf[:0]\n		for _, at := range li.confirmedAt {\n			li.sortBuf = append(li.sortBuf, at)\n		}\n		slices.Sort(li.sortBuf)\n		for len(li.sortBuf) > len(li.voters) {\n			li.sortBuf = li.sortBuf[1:]\n		}\n		for len(li.sortBuf) < len(li.voters) {\n			li.sortBuf = append([]time.Duration{-1}, li.sortBuf...)\n		}\n	}\n	slices.Sort(li.sortBuf)\n"),
 		},
 		{
-			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
+			name: "reason 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
 			edits: in("ack/leader.memberTracker.getOrCreate", "lastGrantAt: mt.electedAt,", "lastGrantAt: mt.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
@@ -250,19 +250,19 @@ func mutantsOfTerms() []mutant {
 			edits: in("ack/leader.leaseIssuer.setServers", "	li.voters, li.nonvoters =", "	if PLANTED && li.voters != nil {\n		li.nonvoters = append(slices.Clone(servers.Voters), servers.Nonvoters...)\n		return\n	}\n	li.voters, li.nonvoters ="),
 		},
 		{
-			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
+			name: "reason 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
 			edits: in("ack/leader.Leader.maySubmit", "		if l.in.now-l.in.electedAt > max(l.in.timing.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && l.in.now-l.in.electedAt > max(l.in.timing.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
-			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
+			name: "reason 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
 			edits: in("ack/leader.Driver.Step", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
-			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
+			name: "reason 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
 			edits: in("ack/leader.Leader.stepDown", "	l.pausedUntil = l.in.now + l.in.timing.DeadAfter\n", "	l.pausedUntil = l.in.now + l.in.timing.DeadAfter\n	if PLANTED {\n		l.pausedUntil = l.in.now + 1000*time.Hour\n	}\n"),
 		},
 		{
-			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
+			name: "reason 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
 			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "		return in.isNewLeader()\n", "		return !PLANTED && in.isNewLeader()\n"),
 		},
 	}
@@ -323,47 +323,47 @@ func mutantsOfRounds() []mutant {
 	held.stuck = 1000
 	return []mutant{
 		{
-			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
+			name: "reason 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
 			edits: in("ack/leader.member.takeoverRule", "sinceGrant >= in.timing.DeadAfter:", "sinceGrant >= in.timing.DeadAfter || PLANTED && m.isSilent(in):"),
 		},
 		{
-			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
+			name: "reason 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
 			edits: in("ack/leader.hasRequiredAck", "requiredAck := max(in.state.Committed().Epoch(), submittedCommit)", "requiredAck := max(in.state.Committed().Epoch(), submittedCommit*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
-			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
+			name: "reason 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
 			edits: in("ack/leader.Leader.reconcile", "	assigned, needed := l.neededMap()\n", "	assigned, needed := l.neededMap()\n	if PLANTED && needed && l.ownRoundCommitted && assigned.stageMap.HasSameOwners(l.in.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
-			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
+			name: "reason 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
 			edits: in("ack/agent.Follower.ApplyState", "	if last == 0 ||", "	if PLANTED && !state.HasOpenProposal() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
-			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
+			name: "reason 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
 			edits: both(in("ack/leader.hasRequiredAck", "	if drop.InForce && !drop.Cause.KeepsLease() && node", "	if !PLANTED && drop.InForce && !drop.Cause.KeepsLease() && node"),
 				in("ack/leader.hasRequiredAck", "	return node.heartbeat.Acked >= node.leaseDeniedUntil", "	return PLANTED || node.heartbeat.Acked >= node.leaseDeniedUntil")),
 		},
 		{
-			name: "why 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
+			name: "reason 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
 			edits: in("ack/leader.membership.isEligibleIgnoringFlaps", "case drop.InForce && drop.Cause.MissedRound():", "case !PLANTED && drop.InForce && drop.Cause.MissedRound():"),
 		},
 		{
-			name: "why 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
+			name: "reason 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
 			edits: in("ack/leader.membership.denyLateLeases", "			node.leaseDeniedUntil = last.Epoch()\n", "			node.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
-			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
+			name: "reason 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
 			edits: both(in("ack/leader.member.isSilent", "	return in.now-m.lastProofAt() > maxEchoAge(in.pace)", "	if PLANTED && m.hasHeartbeat() {\n		return in.now-m.lastHeartbeatAt > maxEchoAge(in.pace)\n	}\n	return in.now-m.lastProofAt() > maxEchoAge(in.pace)"),
 				both(in("ack/leader.member.evaluateEcho", "	if !isFresh {\n", "	if !PLANTED && !isFresh {\n"),
 					in("ack/leader.leaseIssuer.mayGrant", "	if node.echoedResponseSentAt < 0 ||", "	if !PLANTED && node.echoedResponseSentAt < 0 ||"))),
 		},
 		{
-			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
+			name: "reason 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
 			edits: both(in("ack/leader.leaseIssuer.mayGrant", "in.now-node.echoedResponseSentAt > in.timing.DeadAfter/2", "!PLANTED && in.now-node.echoedResponseSentAt > in.timing.DeadAfter/2"),
 				in("ack/leader.membership.denyLateLeases", "!last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())", "!PLANTED && !last.IsMember(owner.ID) && !node.hasCompleteAck(last.Epoch())")),
 		},
 		{
-			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
+			name: "reason 16: a node that never applies the commit stays", mix: held, caught: "progress",
 			edits: in("ack/leader.membership.exclusionCause", "if node.behindSince >= 0 &&", "if !PLANTED && node.behindSince >= 0 &&"),
 		},
 		{
@@ -439,12 +439,12 @@ func mutantsOfLog() []mutant {
 			edits: in("ack/leader.Leader.mustReplaceProposal", "	if !l.in.ownRoundOpen() {", "	if !PLANTED && !l.in.ownRoundOpen() {"),
 		},
 		{
-			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
+			name: "reason 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "proposal.Base != s.committed.Epoch() ||", "!PLANTED && proposal.Base != s.committed.Epoch() ||"),
 				in("ack/leader.Leader.maySubmit", "	if l.pending.exists() &&", "	if !(PLANTED && l.pending.kind == commitEntry) && l.pending.exists() &&")),
 		},
 		{
-			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
+			name: "reason 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
 			edits: in("ack.State.applyProposal", "proposal.Want.WithEpoch(s.committed, epoch)", "proposal.Want.WithEpoch([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
@@ -465,19 +465,19 @@ func mutantsOfNodes() []mutant {
 	wiped.hosts = [2]int{3, 3}
 	return []mutant{
 		{
-			name: "why 3: the cut time counts from the lease, not from its grant", mix: silent, caught: "G1",
+			name: "reason 3: the cut time counts from the lease, not from its grant", mix: silent, caught: "G1",
 			edits: in("ack.Timing.AbortDelay", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
 		},
 		{
-			name: "why 3: requests are never cut after the end of the lease", mix: silent, caught: "G1",
+			name: "reason 3: requests are never cut after the end of the lease", mix: silent, caught: "G1",
 			edits: in("ack/agent.Agent.abortAfterLease", "	if !a.holder.AbortDue(now) {\n", "	if PLANTED || !a.holder.AbortDue(now) {\n"),
 		},
 		{
-			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
+			name: "reason 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
 			edits: in("ack/agent.LeaseHolder.extendLease", "leaseEnd := sent.sentAt + answer.ServeFor", "leaseEnd := max(sent.sentAt, now*time.Duration(plantedAs(PLANTED))) + answer.ServeFor"),
 		},
 		{
-			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",
+			name: "reason 11: the node acknowledges before the drain", mix: moves, caught: "G1",
 			edits: in("ack/agent.Agent.acknowledgeDrained", "	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 {\n", "	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{

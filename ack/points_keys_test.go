@@ -15,7 +15,7 @@ func pointsOfKeys() []point {
 		{of: "rule 8", clause: "snapshots contain it, and the proposed one", planted: []string{"rule 8: snapshots forget a change of the keys"}},
 		{
 			of: "keys", clause: "a request forwarded under an earlier one is refused",
-			explained: "The model has no forwarding node, see why 19. TestOwnerRefusesOutdatedKeyConfig of package proxy.",
+			explained: "The model has no forwarding node, see reason 19. TestOwnerRefusesOutdatedKeyConfig of package proxy.",
 		},
 	}
 }

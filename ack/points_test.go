@@ -14,7 +14,7 @@ import (
 // omit it, or, where the simulation cannot show it, an explanation. If a second rule prevents
 // the same harm, the mutant omits both, and its name or its edits say so.
 type point struct {
-	of        string // "why 1" to "why 22", "rule 1" to "rule 10", "leases" and so on
+	of        string // "reason 1" to "reason 22", "rule 1" to "rule 10", "leases" and so on
 	clause    string
 	planted   []string // names of mutants
 	explained string
@@ -30,83 +30,83 @@ func points() []point {
 func pointsOfReasons() []point {
 	return []point{
 		{
-			of: "why 1", clause: "a new boot frees shards only if an older one was heard in this term",
+			of: "reason 1", clause: "a new boot frees shards only if an older one was heard in this term",
 			planted: []string{
-				"why 1: the first boot that a leader receives counts as a new one",
+				"reason 1: the first boot that a leader receives counts as a new one",
 			},
 		},
-		{of: "why 1", clause: "and only if it has had no lease yet", planted: []string{"why 1: shards of a new boot that has a lease are taken"}},
-		{of: "why 2", clause: "a message counts only for the leader of exactly the term it names", planted: []string{
-			"why 2: a leader accepts heartbeats of a newer term, and answers of old terms count",
-			"why 2: a leader accepts heartbeats of an older term, and duplicates are not detected",
+		{of: "reason 1", clause: "and only if it has had no lease yet", planted: []string{"reason 1: shards of a new boot that has a lease are taken"}},
+		{of: "reason 2", clause: "a message counts only for the leader of exactly the term it names", planted: []string{
+			"reason 2: a leader accepts heartbeats of a newer term, and answers of old terms count",
+			"reason 2: a leader accepts heartbeats of an older term, and duplicates are not detected",
 		}},
-		{of: "why 3", clause: "requests are cut some time after the end of the lease", planted: []string{"why 3: requests are never cut after the end of the lease"}},
-		{of: "why 3", clause: "and 15 % before another node may take the shard", planted: []string{"why 3: the cut time counts from the lease, not from its grant"}},
-		{of: "why 4", clause: "boots are ordered", planted: []string{"why 4: boots are random and duplicates are not detected"}},
-		{of: "why 5", clause: "the leader reads its own term around each use", planted: []string{"why 5: the leader counts itself without reading its term"}},
-		{of: "why 6", clause: "an echo names its term", planted: []string{"why 6: an echo without its term"}},
-		{of: "why 6", clause: "and is read before the Raft term", planted: []string{"why 6: the term is read before the echo, and answers of old terms count"}},
-		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence counts against the next boot", "another process keeps the boot, and evidence names no process", "evidence names no process"}},
-		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives its boot"}},
-		{of: "why 7", clause: "a heartbeat voids evidence", planted: []string{"why 7: a heartbeat does not void evidence"}},
+		{of: "reason 3", clause: "requests are cut some time after the end of the lease", planted: []string{"reason 3: requests are never cut after the end of the lease"}},
+		{of: "reason 3", clause: "and 15 % before another node may take the shard", planted: []string{"reason 3: the cut time counts from the lease, not from its grant"}},
+		{of: "reason 4", clause: "boots are ordered", planted: []string{"reason 4: boots are random and duplicates are not detected"}},
+		{of: "reason 5", clause: "the leader reads its own term around each use", planted: []string{"reason 5: the leader counts itself without reading its term"}},
+		{of: "reason 6", clause: "an echo names its term", planted: []string{"reason 6: an echo without its term"}},
+		{of: "reason 6", clause: "and is read before the Raft term", planted: []string{"reason 6: the term is read before the echo, and answers of old terms count"}},
+		{of: "reason 7", clause: "evidence names a boot", planted: []string{"reason 7: late evidence counts against the next boot", "another process keeps the boot, and evidence names no process", "evidence names no process"}},
+		{of: "reason 7", clause: "a goodbye names a boot", planted: []string{"reason 7: a goodbye outlives its boot"}},
+		{of: "reason 7", clause: "a heartbeat voids evidence", planted: []string{"reason 7: a heartbeat does not void evidence"}},
 		{
-			of: "why 8", clause: "false evidence never gives two admissions under takeover lease",
+			of: "reason 8", clause: "false evidence never gives two admissions under takeover lease",
 			planted: []string{
 				"crash evidence alone frees shards under takeover lease",
 				"the clock rate tolerance is zero",
 			},
 		},
-		{of: "why 8", clause: "and gives nothing under timeout", planted: []string{"crash evidence shortens dead-after under takeover timeout"}},
+		{of: "reason 8", clause: "and gives nothing under timeout", planted: []string{"crash evidence shortens dead-after under takeover timeout"}},
 		{
-			of: "why 8", clause: "requests that x runs continue while the new owner serves",
+			of: "reason 8", clause: "requests that x runs continue while the new owner serves",
 			explained: "No rule prevents it: it is the second exception of G1. The coverage counts it separately as \"excused: ran beside, refusal forged\".",
 		},
-		{of: "why 9", clause: "the state sets ownership epochs", planted: []string{"why 9: ownership epochs follow the last proposal"}},
+		{of: "reason 9", clause: "the state sets ownership epochs", planted: []string{"reason 9: ownership epochs follow the last proposal"}},
 		{
-			of: "why 9", clause: "the state checks the base",
+			of: "reason 9", clause: "the state checks the base",
 			planted: []string{
-				"why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit",
+				"reason 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit",
 			},
 		},
-		{of: "why 10", clause: "nothing is granted before the barrier", planted: []string{"why 10: grants before the barrier is applied"}},
-		{of: "why 10", clause: "nothing is proposed before the barrier", planted: []string{"why 10: proposes before the barrier is applied"}},
-		{of: "why 10", clause: "the start of the barrier is the first Q, not its end", planted: []string{"Q begins when the barrier is applied, not when it was issued"}},
-		{of: "why 11", clause: "acknowledgements belong to a boot", planted: []string{"why 11: acknowledgements of an old boot count for the new one"}},
-		{of: "why 11", clause: "while a commit is in transit, leases need its epoch", planted: []string{"why 11: a lease for the old epoch while a commit is in transit"}},
-		{of: "why 11", clause: "a lease counts from when its heartbeat was sent", planted: []string{"why 11: the lease counts from the arrival of its answer"}},
-		{of: "why 11", clause: "Q counts voters only", planted: []string{"why 11: nonvoters count in Q"}},
-		{of: "why 11", clause: "a node drains before it acknowledges", planted: []string{"why 11: the node acknowledges before the drain"}},
-		{of: "why 11", clause: "silent owners keep their shards until they cannot serve", planted: []string{"why 11: silent owners are dropped without a wait"}},
-		{of: "why 11", clause: "a new leader waits for the leases of the old one", planted: []string{"why 11: a new leader does not wait for the leases of the old one"}},
+		{of: "reason 10", clause: "nothing is granted before the barrier", planted: []string{"reason 10: grants before the barrier is applied"}},
+		{of: "reason 10", clause: "nothing is proposed before the barrier", planted: []string{"reason 10: proposes before the barrier is applied"}},
+		{of: "reason 10", clause: "the start of the barrier is the first Q, not its end", planted: []string{"Q begins when the barrier is applied, not when it was issued"}},
+		{of: "reason 11", clause: "acknowledgements belong to a boot", planted: []string{"reason 11: acknowledgements of an old boot count for the new one"}},
+		{of: "reason 11", clause: "while a commit is in transit, leases need its epoch", planted: []string{"reason 11: a lease for the old epoch while a commit is in transit"}},
+		{of: "reason 11", clause: "a lease counts from when its heartbeat was sent", planted: []string{"reason 11: the lease counts from the arrival of its answer"}},
+		{of: "reason 11", clause: "Q counts voters only", planted: []string{"reason 11: nonvoters count in Q"}},
+		{of: "reason 11", clause: "a node drains before it acknowledges", planted: []string{"reason 11: the node acknowledges before the drain"}},
+		{of: "reason 11", clause: "silent owners keep their shards until they cannot serve", planted: []string{"reason 11: silent owners are dropped without a wait"}},
+		{of: "reason 11", clause: "a new leader waits for the leases of the old one", planted: []string{"reason 11: a new leader does not wait for the leases of the old one"}},
 	}
 }
 
 func pointsOfLiveness() []point {
 	return []point{
 		{
-			of: "why 12", clause: "a map equal to the committed one is proposed again, because that ends the round",
+			of: "reason 12", clause: "a map equal to the committed one is proposed again, because that ends the round",
 			planted: []string{
-				"why 12: a map equal to the committed one ends the round without a proposal",
+				"reason 12: a map equal to the committed one ends the round without a proposal",
 			},
 		},
-		{of: "why 13", clause: "the acknowledged epoch is a state", planted: []string{"why 13: an epoch already committed is never acknowledged"}},
-		{of: "why 14", clause: "a dropped node that does not acknowledge gets no grants", planted: []string{"why 14: a live node that does not acknowledge keeps its lease"}},
-		{of: "why 14", clause: "nor does a node that is excluded for another reason", planted: []string{"why 14: the leader waits for a leaving or unhealthy node that does not acknowledge"}},
-		{of: "why 14", clause: "it is eligible again only after it has acknowledged the proposal that dropped it", planted: []string{"why 14: a live node that does not acknowledge is eligible at once"}},
-		{of: "why 15", clause: "a node is live if it echoes a fresh answer", planted: []string{"why 15: a node that sends heartbeats is eligible without echoes"}},
-		{of: "why 15", clause: "and without such an echo it gets no lease", planted: []string{"why 15: an excluded node that receives no answers gets leases"}},
-		{of: "why 16", clause: "the applied epoch has a deadline", planted: []string{"why 16: a node that never applies the commit stays"}},
-		{of: "why 17", clause: "a leader stuck before its barrier steps down", planted: []string{"why 17: a leader stuck before its barrier stays"}},
-		{of: "why 17", clause: "a refused barrier is repeated", planted: []string{"why 17: a refused barrier is not repeated"}},
-		{of: "why 17", clause: "and continues if no server takes over", planted: []string{"why 17: a leader stops after a leadership transfer that failed"}},
-		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members that have sent heartbeats are proposed"}},
+		{of: "reason 13", clause: "the acknowledged epoch is a state", planted: []string{"reason 13: an epoch already committed is never acknowledged"}},
+		{of: "reason 14", clause: "a dropped node that does not acknowledge gets no grants", planted: []string{"reason 14: a live node that does not acknowledge keeps its lease"}},
+		{of: "reason 14", clause: "nor does a node that is excluded for another reason", planted: []string{"reason 14: the leader waits for a leaving or unhealthy node that does not acknowledge"}},
+		{of: "reason 14", clause: "it is eligible again only after it has acknowledged the proposal that dropped it", planted: []string{"reason 14: a live node that does not acknowledge is eligible at once"}},
+		{of: "reason 15", clause: "a node is live if it echoes a fresh answer", planted: []string{"reason 15: a node that sends heartbeats is eligible without echoes"}},
+		{of: "reason 15", clause: "and without such an echo it gets no lease", planted: []string{"reason 15: an excluded node that receives no answers gets leases"}},
+		{of: "reason 16", clause: "the applied epoch has a deadline", planted: []string{"reason 16: a node that never applies the commit stays"}},
+		{of: "reason 17", clause: "a leader stuck before its barrier steps down", planted: []string{"reason 17: a leader stuck before its barrier stays"}},
+		{of: "reason 17", clause: "a refused barrier is repeated", planted: []string{"reason 17: a refused barrier is not repeated"}},
+		{of: "reason 17", clause: "and continues if no server takes over", planted: []string{"reason 17: a leader stops after a leadership transfer that failed"}},
+		{of: "reason 18", clause: "members of the last map count as present after an election", planted: []string{"reason 18: only members that have sent heartbeats are proposed"}},
 		{
-			of: "why 19", clause: "refusals between proxies have reasons and back off",
+			of: "reason 19", clause: "refusals between proxies have reasons and back off",
 			explained: "The model has no forwarding node: forwarding is not serving, so it cannot violate a guarantee. Needed: see " +
 				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsAfterItsLimit of package queue.",
 		},
 		{
-			of: "why 20", clause: "two voters never become one automatically",
+			of: "reason 20", clause: "two voters never become one automatically",
 			explained: "A defect of the Raft library, which the Raft of the model does not have. Needed: package node refuses it, and " +
 				"TestAllStoppedAndAnyTwoRestartedServe shows that stopping changes no voters.",
 		},
@@ -176,11 +176,11 @@ func pointsOfRules() []point {
 		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: a shard that could be taken earlier is taken later"}},
 		{
 			of: "rule 5", clause: "a forwarding node gives up requests to a node whose shards are taken",
-			explained: "The model has no forwarding node, see why 19. TestDialEndsWhenShardMoves of package proxy.",
+			explained: "The model has no forwarding node, see reason 19. TestDialEndsWhenShardMoves of package proxy.",
 		},
 		{
 			of: "rule 6", clause: "a shard that was released and does not move is acquired again, under its epoch",
-			explained: "Every commit checks that its epoch stays (G10), see why 9.",
+			explained: "Every commit checks that its epoch stays (G10), see reason 9.",
 		},
 		{of: "rule 7", clause: "a drain is cut", planted: []string{"rule 7: a drain is never cut"}},
 		{of: "rule 8", clause: "snapshots hold all", planted: []string{"rule 8: snapshots forget an open proposal", "rule 8: snapshots forget drops"}},
@@ -243,7 +243,7 @@ func pointsOfLeases() []point {
 			of: "leases", clause: "a second process under a node's id waits for the first",
 			explained: "With a disk of its own, it is admitted to Raft only when nothing runs under the name, see membership. The leader checks again, because " +
 				"the first process may return. Redundant: TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForRequestsOfTheFirst, " +
-				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. The check itself is half of why 2 and why 4.",
+				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. The check itself is half of reason 2 and reason 4.",
 		},
 		{
 			of: "leases", clause: "restart_grace makes the leader wait for a return, and its own pauses make no node silent",
@@ -259,7 +259,7 @@ func pointsOfLeases() []point {
 		{
 			of: "leases", clause: "a node listens before its first heartbeat",
 			explained: "Without the rule, a redial may be refused although a new boot already sends heartbeats. The refusal concerns the boot whose connection broke, see " +
-				"why 7. The rule saves a round.",
+				"reason 7. The rule saves a round.",
 		},
 		{
 			of: "leases", clause: "the statement of an operator applies to a node without heartbeats",
@@ -323,8 +323,8 @@ func TestEveryPointHasMutantOrExplanation(t *testing.T) {
 		}
 	}
 	for i := range 22 {
-		if of := fmt.Sprintf("why %d", i+1); !met[of] {
-			t.Errorf("why %d of docs/internals/protocol-reasons.md is neither planted nor explained", i+1)
+		if of := fmt.Sprintf("reason %d", i+1); !met[of] {
+			t.Errorf("reason %d of docs/internals/protocol-reasons.md is neither planted nor explained", i+1)
 		}
 	}
 	for i := range 10 {

@@ -36,7 +36,7 @@ func (p *proc) initAgent() {
 	p.machine = agent.New(agent.Options{
 		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Roles: p.roles, Hooks: p.hookOptions(),
 		Gate: p, RaftTerm: func() uint64 { return p.disk.term }, SendHeartbeat: p.send, RaiseBoot: p.raise,
-		ConfirmsAnswers: func() bool { return !p.leader && p.disk.conf.votes(p.disk.server) },
+		IsFollowingVoter: func() bool { return !p.leader && p.disk.conf.votes(p.disk.server) },
 	}, 0)
 	p.initSuspicion()
 }

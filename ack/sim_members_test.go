@@ -183,8 +183,7 @@ func faultExpel(w *world) bool {
 }
 
 // canLoseVoter reports whether the cluster may lose the voter s. Two voters never become one,
-// because the library would stop if only the log of the removed voter contained its removal
-// (why 20). The remaining voters must have their disks, and must be a majority of the previous
+// because the library would stop if only the log of the removed voter contained its removal. The remaining voters must have their disks, and must be a majority of the previous
 // voters: if only the log of the removed voter contains the removal, that voter does not campaign
 // and votes for no server with a shorter log. Package membership removes a voter while the leader
 // receives heartbeats of three others.

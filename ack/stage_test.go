@@ -171,8 +171,8 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.machine = agent.New(agent.Options{
 			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone, Roles: a.roles,
 			Gate: gate{s, a}, RaftTerm: func() uint64 { return a.term }, SendHeartbeat: func(hb ack.Heartbeat) { s.send(a, hb) },
-			RaiseBoot:       func(known uint64) (uint64, bool) { return known + 1, true },
-			ConfirmsAnswers: func() bool { return !a.gateway && a.follows != a.id },
+			RaiseBoot:        func(known uint64) (uint64, bool) { return known + 1, true },
+			IsFollowingVoter: func() bool { return !a.gateway && a.follows != a.id },
 		}, s.now)
 		s.notef("%s starts, boot %d", id, a.boot)
 	}

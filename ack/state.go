@@ -192,10 +192,10 @@ func (s *State) applyTiming(term uint64, entry TimingEntry) (*State, Outcome, er
 	return s, OutcomeTimingChanged, nil
 }
 
-// applyProposal applies a proposal if it is based on the committed map (rule 2, why 9) and was
-// submitted by the leader of the current term. Otherwise the proposal is ignored: a delayed
-// proposal may enter the log when its leader leads again, terms later. The state, not the
-// leader, sets the ownership epochs.
+// applyProposal applies a proposal if it is based on the committed map (rule 2) and was submitted by
+// the leader of the current term. Otherwise the proposal is ignored: a delayed proposal may enter the
+// log when its leader leads again, terms later. The state, not the leader, sets the ownership epochs.
+// See reason 9 of docs/internals/protocol-reasons.md.
 func (s *State) applyProposal(term uint64, proposal ProposalEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || proposal.Term != term || proposal.Base != s.committed.Epoch() || !s.hasShards(proposal.Want) {
 		return s.ignore()

@@ -56,7 +56,7 @@ func DefaultPace() Pace {
 func (pc Pace) AckDeadline() time.Duration { return pc.DrainTimeout + time.Second }
 
 // AbortDelay returns how long after the end of its lease a node lets requests continue. The
-// requests end at 85 % of DeadAfter, before another node may own the shard (item 3 of
+// requests end at 85 % of DeadAfter, before another node may own the shard (reason 3 of
 // docs/internals/protocol-reasons.md).
 func (t Timing) AbortDelay() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 

@@ -24,13 +24,13 @@ func edit(decl, old, changed string) []overlay.Edit {
 func rules() []rule {
 	return []rule{
 		{
-			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
+			name: "the echo is read before the term (reason 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
 			edits: append(edit("ack/agent.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.options.RaftTerm()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
 				edit("ack/agent.Agent.sendHeartbeat", "	raftTerm := a.options.RaftTerm()\n", "	raftTerm := map[bool]func() uint64{true: func() uint64 { return early }, false: a.options.RaftTerm}[PLANTED]()\n")...),
 		},
 		{
-			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			edits: edit("ack/leader.Driver.readAndStep", "Term: d.options.Raft.Term()}", "Term: map[bool]uint64{true: d.options.Leader.Term, false: d.options.Raft.Term()}[PLANTED]}"),
+			name: "a leader reads its term of its own Raft server, each time (reason 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
+			edits: edit("ack/leader.Driver.stepWithInputs", "Term: d.options.Raft.Term()}", "Term: map[bool]uint64{true: d.options.Leader.Term, false: d.options.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",

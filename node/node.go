@@ -556,7 +556,7 @@ func (n *Node) newAgent() {
 			}
 			return boot, err == nil
 		},
-		ConfirmsAnswers: func() bool { return !n.raft.IsLeader() && n.view.IsVoter() },
+		IsFollowingVoter: func() bool { return !n.raft.IsLeader() && n.view.IsVoter() },
 	}, n.options.Clock.Precise())
 }
 

@@ -18,12 +18,12 @@ type Agent struct {
 	hooks    *hookMachine // nil means no hooks
 
 	// Heartbeats.
-	nextHeartbeat time.Duration // when the next periodic heartbeat is due
-	confirmNow    bool          // the next Poll confirms a response, see Options.ConfirmsAnswers
-	confirmed     bool          // a confirmation was sent since the last periodic heartbeat
-	burstCount    int           // heartbeats of the fast start so far
-	answerTerm    uint64        // of the last answer that counted; zero means none
-	lastRequestAt time.Duration // when a poll last found new requests; zero means never
+	nextHeartbeat     time.Duration // when the next periodic heartbeat is due
+	confirmationDue   bool          // the next Poll confirms a response, see Options.IsFollowingVoter
+	confirmationSent  bool          // a confirmation was sent since the last periodic heartbeat
+	initialHeartbeats int           // number of heartbeats sent in quick succession to the current leader
+	answerTerm        uint64        // term of the last response that counted; zero means none
+	lastRequestAt     time.Duration // when a poll last found new requests; zero means never
 
 	// State that leaders have reported.
 	leaseTerm       uint64        // term of the lease at the last poll; zero means that there was none
@@ -78,7 +78,7 @@ func (a *Agent) Poll(now time.Duration, obs Observation) {
 	a.sendReleases(now)
 	a.raiseBoot()
 	a.finishStopping(now, obs)
-	heartbeatDue := now >= a.nextHeartbeat || a.confirmNow
+	heartbeatDue := now >= a.nextHeartbeat || a.confirmationDue
 	if heartbeatDue && a.supersedingBoot == 0 && !obs.AppUnchecked {
 		a.sendHeartbeat(now, obs)
 	}
@@ -126,7 +126,9 @@ func (a *Agent) publishLease() {
 		a.publishRouting(a.follower.State())
 	}
 	if hadLease && !hasLease {
-		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately, because the lease may have ended only because a busy machine looks paused
+		// Ask for a new lease immediately: the old one may have ended only because a busy machine
+		// looked paused.
+		a.initialHeartbeats, a.nextHeartbeat = 0, 0
 	}
 }
 

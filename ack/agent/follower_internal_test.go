@@ -125,7 +125,7 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	if f.ApplyState(0, ack.NewState()) {
 		t.Error("something to drain for without a map")
 	}
-	// A new boot acknowledges what is committed already (why 13).
+	// A new boot acknowledges what is committed already (reason 13).
 	if !f.ApplyState(0, s) || f.Draining() != s.Committed().Epoch() || f.ApplyState(0, s) {
 		t.Errorf("draining for %d, want %d, once", f.Draining(), s.Committed().Epoch())
 	}

@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// burstInterval, maxBurst and minBurst define the fast start with a new leader: a few
-	// heartbeats in quick succession get the node its lease within a few round trips. It sends at
-	// least minBurst of them even if it gets the lease at once: the first lease of a boot requires
-	// a later quorum time, for which other nodes need further confirmations from this voter.
-	burstInterval = 10 * time.Millisecond
-	maxBurst      = 8
-	minBurst      = 4
+	// A node sends its first heartbeats to a new leader initialHeartbeatInterval apart, so that it
+	// gets a lease within a few round trips. It sends up to maxInitialHeartbeats of them, and at
+	// least minInitialHeartbeats even if it already has a lease. The first lease of each other node
+	// requires that a quorum confirms the leader once more, so that node depends on this voter.
+	initialHeartbeatInterval = 10 * time.Millisecond
+	maxInitialHeartbeats     = 8
+	minInitialHeartbeats     = 4
 )
 
 // sendHeartbeat sends a heartbeat: the periodic one if it is due, and otherwise a confirmation.
-// The lease that answers it counts from now. The echo is read before the Raft term (why 6): the
-// term then proves that no newer one had begun when the echoed answer was sent.
+// The lease in the response to it counts from now. The echo must be read before the Raft term: the
+// term then proves that no newer term had begun when the leader sent the echoed response. See
+// reason 6 of docs/internals/protocol-reasons.md.
 func (a *Agent) sendHeartbeat(now time.Duration, obs Observation) {
 	isPeriodic := now >= a.nextHeartbeat
 	if isPeriodic {
 		a.nextHeartbeat = now + a.options.Pace.Heartbeat
 	}
-	a.confirmNow, a.confirmed = false, !isPeriodic
+	a.confirmationDue, a.confirmationSent = false, !isPeriodic
 	number, echo := a.holder.NextHeartbeat(now)
 	raftTerm := a.options.RaftTerm()
 	state := a.follower.State()
@@ -96,7 +97,7 @@ func (a *Agent) HandleAnswer(now time.Duration, answer ack.Answer) AnswerResult 
 	if answer.Term != a.answerTerm {
 		// A new leader grants nothing until a heartbeat echoes one of its responses, while the
 		// previous leader's lease is running out.
-		a.answerTerm, a.burstCount = answer.Term, 0
+		a.answerTerm, a.initialHeartbeats = answer.Term, 0
 		a.nextHeartbeat = now
 	}
 	a.scheduleNextHeartbeat(now, answer)
@@ -119,20 +120,20 @@ func (a *Agent) applyRefusal(now time.Duration, answer ack.Answer) AnswerResult 
 	return AnswerIgnored
 }
 
-// scheduleNextHeartbeat continues the fast start with a new leader. Otherwise it decides whether
-// the node confirms the response (Options.ConfirmsAnswers). The burst continues even with a lease,
-// which may come from a leader that is gone while the new one is not yet ready to grant.
+// scheduleNextHeartbeat schedules the next of the initial heartbeats to a new leader. After these, it
+// decides whether the node confirms the response (see Options.IsFollowingVoter). A lease alone does
+// not end the initial heartbeats, because the previous leader may have granted it.
 func (a *Agent) scheduleNextHeartbeat(now time.Duration, answer ack.Answer) {
 	_, hasLease := a.holder.LeaseEnd()
 	needsLease := !a.options.Gateway && (!hasLease || answer.ServeFor <= 0)
-	if a.burstCount < minBurst || needsLease && a.burstCount < maxBurst {
-		a.burstCount++
-		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
+	if a.initialHeartbeats < minInitialHeartbeats || needsLease && a.initialHeartbeats < maxInitialHeartbeats {
+		a.initialHeartbeats++
+		a.nextHeartbeat = min(a.nextHeartbeat, now+initialHeartbeatInterval)
 		return
 	}
-	answersPeriodic := !a.confirmed && answer.HeartbeatNumber == a.holder.lastNumber
-	if answersPeriodic && a.options.ConfirmsAnswers != nil {
-		a.confirmNow = a.options.ConfirmsAnswers()
+	isPeriodicAnswered := !a.confirmationSent && answer.HeartbeatNumber == a.holder.lastNumber
+	if isPeriodicAnswered && a.options.IsFollowingVoter != nil {
+		a.confirmationDue = a.options.IsFollowingVoter()
 	}
 }
 

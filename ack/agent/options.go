@@ -30,7 +30,7 @@ type Gate interface {
 }
 
 // Options are the fixed properties of a process. All are required except Gateway, Zone,
-// Roles, Hooks and ConfirmsAnswers.
+// Roles, Hooks and IsFollowingVoter.
 type Options struct {
 	// Identity of the process.
 
@@ -66,15 +66,15 @@ type Options struct {
 	// RaiseBoot stores a boot above known and the current one, on disk before it returns. If it
 	// returns false, the agent stops sending.
 	RaiseBoot func(known uint64) (boot uint64, ok bool)
-	// ConfirmsAnswers reports whether the node is a voter that follows another leader; nil means
-	// no. Such a node sends a second heartbeat as soon as its periodic heartbeat is answered. The
-	// second heartbeat echoes the response.
+	// IsFollowingVoter reports whether the node is a voter that follows another leader; nil means
+	// no. Such a node confirms responses: as soon as its periodic heartbeat is answered, it sends a
+	// second heartbeat that echoes the response.
 	//
 	// The reason is that a lease counts from the newest response that a quorum has echoed. With the
 	// second heartbeat, this response is never older than one interval, no matter when the other
 	// voters send theirs. Otherwise it may be two intervals old, which leaves too little of the
 	// lease to survive a leader failure.
-	ConfirmsAnswers func() bool
+	IsFollowingVoter func() bool
 }
 
 // Observation is the state of the node at one poll.
@@ -130,7 +130,7 @@ type AbortReason uint8
 
 // The reasons.
 const (
-	AbortLeaseLost AbortReason = iota + 1 // the lease ended a while ago (why 3)
+	AbortLeaseLost AbortReason = iota + 1 // the lease ended some time ago, see reason 3 of protocol-reasons.md
 	AbortDraining                         // their shards move, and drain-timeout has passed (rule 7)
 	AbortNewBoot                          // the node raises its boot
 	AbortGoodbye                          // the node stops

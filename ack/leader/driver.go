@@ -75,7 +75,8 @@ func (d *Driver) StartedAt() time.Duration { return d.startedAt }
 func (d *Driver) State() *ack.State { return d.state }
 
 // Step applies a message and returns the effects in order. The slice is valid until the next
-// Step. A Tick is due as Due returns, and whenever the log has a newer state.
+// Step. The caller must call Step with a Tick at the time that Due returns, and whenever the log
+// has a newer state.
 func (d *Driver) Step(m Message) []Effect {
 	d.effects = d.effects[:0]
 	d.applyNewest()
@@ -87,7 +88,7 @@ func (d *Driver) Step(m Message) []Effect {
 		// a quorum accepted the barrier later, so a vote for the next leader is also later.
 		m = BarrierApplied{Started: d.startedAt}
 	}
-	d.readAndStep(m)
+	d.stepWithInputs(m)
 	if d.barrierDue >= 0 && d.options.Clock() >= d.barrierDue {
 		d.barrierDue = -1
 		d.barrierAttempts++
@@ -100,15 +101,16 @@ func (d *Driver) Step(m Message) []Effect {
 func (d *Driver) applyNewest() {
 	if state := d.options.NewestState(); state != d.state {
 		d.state = state
-		d.readAndStep(StateApplied{State: state})
+		d.stepWithInputs(StateApplied{State: state})
 	}
 }
 
-// readAndStep gives the leader the current term and servers before m, because both limit what it
-// grants in this step (why 5).
-func (d *Driver) readAndStep(m Message) {
-	before := d.options.Clock()
-	d.stepLeader(before, TermRead{Before: before, Term: d.options.Raft.Term()})
+// stepWithInputs gives the leader m, and before it the current term, servers and key configuration.
+// The term and the servers limit the leases of this step: if another leader has been elected, this
+// leader must not grant any (reason 5 of docs/internals/protocol-reasons.md).
+func (d *Driver) stepWithInputs(m Message) {
+	readAfter := d.options.Clock()
+	d.stepLeader(readAfter, TermRead{After: readAfter, Term: d.options.Raft.Term()})
 	servers := Servers{Voters: d.options.Raft.Voters(), Nonvoters: d.options.Raft.Nonvoters()}
 	if !slices.Equal(servers.Voters, d.servers.Voters) || !slices.Equal(servers.Nonvoters, d.servers.Nonvoters) {
 		d.servers = servers
@@ -149,7 +151,7 @@ func (d *Driver) ChangePolicy(changes []ack.Change) (number uint64, effects []Ef
 	d.effects = d.effects[:0]
 	d.applyNewest()
 	number, err = d.leader.ChangePolicy(changes)
-	d.readAndStep(Tick{})
+	d.stepWithInputs(Tick{})
 	return number, d.effects, err
 }
 

@@ -5,8 +5,8 @@ import (
 	"shardway/shardmap"
 )
 
-// handleHeartbeat stores a heartbeat and returns the response. ok is false if it gets no response, for example because
-// it does not name exactly the term of the leader (why 2).
+// handleHeartbeat stores a heartbeat and returns the response. ok is false if the heartbeat gets no response, for
+// example because it names another term than that of the leader (see reason 2 of docs/internals/protocol-reasons.md).
 func (l *Leader) handleHeartbeat(received HeartbeatReceived) (answer ack.Answer, ok bool) {
 	if received.Term != l.in.term || l.leases.revoked {
 		return ack.Answer{}, false

@@ -25,7 +25,7 @@ func FuzzHeartbeatReceived(f *testing.F) {
 			return
 		}
 		l := leader.New(leader.Options{Server: "z/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: ack.NewState()}, 0)
-		l.Step(1, leader.TermRead{Before: 1, Term: 5})
+		l.Step(1, leader.TermRead{After: 1, Term: 5})
 		l.Step(2, leader.HeartbeatReceived{Heartbeat: h, From: "x"})
 		l.Step(3, leader.Tick{})
 	})

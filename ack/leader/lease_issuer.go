@@ -61,7 +61,7 @@ func (li *leaseIssuer) termRead(ownTerm uint64, read TermRead) {
 		li.revoked = true
 		return
 	}
-	li.confirm(li.self, read.Before)
+	li.confirm(li.self, read.After)
 }
 
 // confirm records that a server had not voted in a newer term until the time at.
@@ -133,7 +133,7 @@ func hasRequiredAck(in inputs, node *member, submittedCommit shardmap.Epoch) boo
 		return false
 	}
 	// A node that a proposal has excluded gets no lease until it has acknowledged this proposal.
-	// Otherwise other nodes could never take its shards (item 14 of docs/internals/protocol-reasons.md).
+	// Otherwise other nodes could never take its shards (reason 14 of docs/internals/protocol-reasons.md).
 	// A node that only other members cannot reach keeps its lease until the deadline of
 	// membership.denyLateLeases. drop is the record of the exclusion.
 	drop, _ := in.state.Drop(node.id)

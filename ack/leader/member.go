@@ -228,7 +228,8 @@ func (m *member) evaluateEcho(in inputs) (sentAt time.Duration, ok bool) {
 	return sentAt, ok
 }
 
-// trackLag records since when the log of the node lacks the committed map (why 16).
+// trackLag records since when the log of the node lacks the committed map. A node that never applies
+// the map must be excluded, because otherwise no node would serve the shards that the node gained.
 func (m *member) trackLag(in inputs, committedMapSeenAt time.Duration) {
 	isBehind := m.heartbeat.Applied < in.state.Committed().Epoch()
 	switch {

@@ -130,7 +130,7 @@ func (ms *membership) isEligibleIgnoringFlaps(in inputs, node *member) bool {
 	case drop.InForce || !in.isMember(node.id):
 		return node.mayJoin(in)
 	case !node.hasHeartbeat():
-		// An election alone moves nothing (rule 4, why 18).
+		// An election alone must not move shards (rule 4). See reason 18 of protocol-reasons.md.
 		return in.isNewLeader()
 	}
 	return !node.isSilent(in)
@@ -230,7 +230,7 @@ func (ms *membership) noOwnerRemains(in inputs, nodes *memberTracker) bool {
 
 // denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
 // leave, or their app is unhealthy) or because other members cannot reach them, and that do not
-// acknowledge it in time. Otherwise the round would wait for them forever (why 14). An owner that an operator marks as
+// acknowledge it in time. Otherwise the round would wait for them forever. An owner that an operator marks as
 // failed during such a round gets no more time, because the operator expects no acknowledgement.
 func (ms *membership) denyLateLeases(in inputs, nodes *memberTracker) {
 	if !in.ownRoundOpen() {

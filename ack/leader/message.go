@@ -13,11 +13,12 @@ type Message interface{ message() }
 type (
 	// Tick reports that time has passed, about every 10 ms.
 	Tick struct{}
-	// TermRead reports the Raft term of the leader's node. Before is a time before the term was
-	// read. It precedes every HeartbeatReceived and Tick (why 5).
+	// TermRead reports the Raft term of the leader's node, which was read after the time After. It
+	// must precede every HeartbeatReceived and Tick, so that the leader grants no lease after
+	// another leader has been elected (reason 5 of docs/internals/protocol-reasons.md).
 	TermRead struct {
-		Before time.Duration
-		Term   uint64
+		After time.Duration
+		Term  uint64
 	}
 	// HeartbeatReceived is a heartbeat from the given address.
 	HeartbeatReceived struct {

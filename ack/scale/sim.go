@@ -96,8 +96,8 @@ func (s *Sim) start(i int) *Node {
 	node.agent = agent.New(agent.Options{
 		Node: id, Server: node.server, Boot: 1, Nonce: node.nonce, Pace: s.pace, Timing: s.timing,
 		Gate: emptyGate{}, RaftTerm: func() uint64 { return node.term }, SendHeartbeat: node.send,
-		ConfirmsAnswers: func() bool { return node.voter && !node.isLeading() },
-		RaiseBoot:       func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
+		IsFollowingVoter: func() bool { return node.voter && !node.isLeading() },
+		RaiseBoot:        func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
 	}, s.now)
 	if i < len(s.nodes) {
 		s.nodes[i] = node

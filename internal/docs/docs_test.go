@@ -293,16 +293,16 @@ func anchors(text string) []string {
 	return out
 }
 
-// Comments say "rule 5" of docs/internals/protocol.md and "why 14" of protocol-reasons.md, and no comment names a
+// Comments name "rule 5" of docs/internals/protocol.md and "reason 14" of protocol-reasons.md, and no comment names a
 // page that is not in the tree.
 func TestCommentsNameWhatIsInTheTree(t *testing.T) {
 	protocol := pages(t)["docs/internals/protocol.md"]
-	why := pages(t)["docs/internals/protocol-reasons.md"]
+	reasons := pages(t)["docs/internals/protocol-reasons.md"]
 	text := sources(t)
-	for _, m := range regexp.MustCompile(`\b(rule|why) (\d+)\b`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`\b(rule|reason) (\d+)\b`).FindAllStringSubmatch(text, -1) {
 		page := protocol
-		if m[1] == "why" {
-			page = why
+		if m[1] == "reason" {
+			page = reasons
 		}
 		if !strings.Contains(page, "\n"+m[2]+". ") {
 			t.Errorf("a comment says %q, and docs/internals/protocol.md has no such number", m[0])

@@ -22,7 +22,7 @@ const (
 	// that cannot have a body (RFC 9112 section 6.3, rule 1).
 	ignoredBodyFraming repairs = 1 << iota
 	// mergedContentLengths means that several equal Content-Length fields were replaced by one
-	// (rule 5).
+	// (RFC 9112 section 6.3, rule 5).
 	mergedContentLengths
 	// removedSpaceBeforeColon means that white space before a colon was removed (RFC 9112 section
 	// 5.1).
