@@ -16,7 +16,7 @@ import (
 // therefore free if no visit was in progress when the client was removed, which is almost always
 // the case. Otherwise the garbage collector frees it.
 //
-// The exception is Server.earlierRuns, whose result keeps references to clients. It reads only the
+// The exception is Server.permitlessRuns, whose result keeps references to clients. It reads only the
 // slot of a client, which is atomic. The run number in the slot shows whether the run has ended.
 //
 // A client is also not reused if other goroutines may hold a reference for another reason: the
@@ -38,7 +38,7 @@ func (p *clientPool) put(c *client) {
 }
 
 // isReusable reports whether no other goroutine can hold a reference to the client after its
-// connection has ended, apart from Server.earlierRuns.
+// connection has ended, apart from Server.permitlessRuns.
 func (c *client) isReusable() bool {
 	isFromClient := c.ingress == ""
 	appMayKeepRequest := c.server.options.Handler != nil
@@ -59,7 +59,7 @@ func (c *client) hasActiveParts() bool {
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers
-// continue, because the sweep and Server.earlierRuns identify runs by their number.
+// continue, because the sweep and Server.permitlessRuns identify runs by their number.
 func (c *client) reset() {
 	c.exchange, c.clientAddr = exchange{}, forwarded.Client{}
 	c.body.Reset()

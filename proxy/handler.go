@@ -131,7 +131,7 @@ func (hc *handlerConn) BeginResponse(res *h1.Response) *h1.Writer {
 	hc.runner.exchange.finishQueueing()
 	if eventrelay.IsEvents(res) {
 		hc.runner.endTotalTimeout()
-		hc.runner.admission.leaveKey()
+		hc.runner.admission.releasePermits()
 	}
 	hc.runner.reply.recordResponse(res)
 	return hc.runner.inbound.WriteResponseHeader(res, hc.runner.reply.editHeaders(hc.attempt.route, res))

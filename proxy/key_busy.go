@@ -21,22 +21,22 @@ func (settings *Settings) limitsKeys() bool {
 	return settings.MaxKeyInflight > 0 || settings.routes != nil || !settings.KeyLimit.IsOff() || settings.servicesLimit
 }
 
-// enterKey takes a slot among the key's requests at this owner, waiting if necessary. The slot is freed when the
+// enterKey takes a permit among the key's requests at this owner, waiting if necessary. The permit is released when the
 // admission ends; see admission.release. The zero decision means that the request may be sent to the app.
 func (router *router) enterKey() decision {
 	settings := router.server.settings.Load().of(router.exchange.service) // a reload may have enabled the limit after the headers were read
-	if !router.needsKeyPlace(settings) {
+	if !router.needsKeyPermit(settings) {
 		return decision{}
 	}
 	waiter := &keylimit.Waiter{
 		ID: router.keyID(), Shard: uint32(router.exchange.shard), Limit: settings.MaxKeyInflight,
 		MaxQueued: settings.ShardQueue, HadTurn: router.exchange.hadTurn,
 	}
-	place, err := router.enterGate(&router.server.keyGate, waiter)
+	permit, err := router.enterGate(&router.server.keyGate, waiter)
 	if err != nil {
 		return router.wait.decideAfterGateError(err, problem.KeyBusy, detailKeyInflight)
 	}
-	router.admission.place = place
+	router.admission.keyPermit = permit
 	return decision{}
 }
 
@@ -44,7 +44,7 @@ func (router *router) enterKey() decision {
 // because the app's connection pool then limits the shard's requests.
 func (router *router) enterShard() decision {
 	settings := router.server.settings.Load().of(router.exchange.service) // like enterKey
-	if !router.needsShardPlace(settings) {
+	if !router.needsShardPermit(settings) {
 		return decision{}
 	}
 	waiter := &keylimit.Waiter{
@@ -54,21 +54,21 @@ func (router *router) enterShard() decision {
 	if router.exchange.hasWaited && router.ingress == "" { // it has already waited for its shard, so it must not be refused
 		waiter.MaxQueued = math.MaxInt
 	}
-	place, err := router.enterGate(&router.server.shardGate, waiter)
+	permit, err := router.enterGate(&router.server.shardGate, waiter)
 	if err != nil {
 		return router.wait.decideAfterGateError(err, problem.ShardBusy, detailShardInflight)
 	}
-	router.admission.shardPlace = place
+	router.admission.shardPermit = permit
 	return decision{}
 }
 
-// needsKeyPlace reports whether the request needs a slot among the requests of its key.
-func (router *router) needsKeyPlace(settings *Settings) bool {
+// needsKeyPermit reports whether the request needs a permit among the requests of its key.
+func (router *router) needsKeyPermit(settings *Settings) bool {
 	return settings.MaxKeyInflight > 0 && !router.exchange.Keyless && !router.wait.isResumedStream()
 }
 
-// needsShardPlace reports whether the request needs a slot among the requests of its shard.
-func (router *router) needsShardPlace(settings *Settings) bool {
+// needsShardPermit reports whether the request needs a permit among the requests of its shard.
+func (router *router) needsShardPermit(settings *Settings) bool {
 	return router.server.limitsProcesses(settings) && !router.wait.isResumedStream()
 }
 
@@ -77,16 +77,16 @@ func (s *Server) limitsProcesses(settings *Settings) bool {
 	return s.options.Processes != nil && settings.MaxShardInflight > 0
 }
 
-// enterGate takes a slot of a gate, waiting if necessary.
-func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
-	place, err := gate.Join(waiter)
-	if err == nil && !place.IsTaken() {
+// enterGate takes a permit of a gate, waiting if necessary.
+func (router *router) enterGate(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Permit, error) {
+	permit, err := gate.Join(waiter)
+	if err == nil && !permit.IsHeld() {
 		account := &router.exchange.account
 		startedAt := account.Now()
-		place, err = router.wait.awaitPlace(gate, waiter)
+		permit, err = router.wait.awaitPermit(gate, waiter)
 		account.QueueWait += account.Since(startedAt)
 	}
-	return place, err
+	return permit, err
 }
 
 // keyID returns the ID of the key of the request. Keys of different services have different IDs.
@@ -94,15 +94,15 @@ func (router *router) keyID() keylimit.ID {
 	return router.server.keyHasher.ID(router.keyBytes()).In(router.serviceSettings().serviceScope)
 }
 
-// awaitPlace waits for a waiter in the queue of its key or shard to get its slot.
-func (wait *requestWait) awaitPlace(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Place, error) {
+// awaitPermit waits for a waiter in the queue of its key or shard to get its permit.
+func (wait *requestWait) awaitPermit(gate *keylimit.Gate, waiter *keylimit.Waiter) (keylimit.Permit, error) {
 	if hasMoved(waiter.Shard, wait.server.options.Cluster.Table()) {
 		gate.Abandon(waiter)
-		return keylimit.Place{}, keylimit.ErrMoved
+		return keylimit.Permit{}, keylimit.ErrMoved
 	}
 	if result := wait.enterQueue(); result.action != 0 {
 		gate.Abandon(waiter)
-		return keylimit.Place{}, &queueFullError{result}
+		return keylimit.Permit{}, &queueFullError{result}
 	}
 	wait.disconnect.Arm()
 	wait.disconnect.Start()

@@ -51,7 +51,7 @@ func (router *router) enterLimits(route *routeSettings) decision {
 	}
 	if isFirstAttempt && limit.Interval > 0 {
 		if wait, ok := buckets.TakeRequest(state.key, limit, now); !ok {
-			router.admission.leaveKey()
+			router.admission.releasePermits()
 			return router.deny(keylimit.Requests, wait)
 		}
 	}
@@ -65,17 +65,17 @@ func (router *router) isExemptFromLimits() bool {
 	return router.exchange.Keyless || router.wait.isResumedStream()
 }
 
-// enterConcurrent takes a place among the concurrent requests of the key. A request beyond the limit waits
-// only if it is sent again, because other requests may have taken its place, or if the limit counts requests
-// of other keys, which ran before it was switched on.
+// enterConcurrent takes a permit among the concurrent requests of the key. A request beyond the limit waits in
+// two cases only: it is sent again, and other requests may have taken its permit in the meantime, or the limit
+// counts requests of other keys that ran before the limit was enabled.
 func (router *router) enterConcurrent() decision {
 	state := &router.exchange.keyLimit
 	waiter := &keylimit.Waiter{ID: state.key, Shard: uint32(router.exchange.shard), Limit: state.limit.Concurrent, HadTurn: state.counted}
 	if state.counted {
 		waiter.MaxQueued = 1
 	}
-	place, err := router.enterGate(&router.server.limitGate, waiter)
-	router.admission.limitPlace = place
+	permit, err := router.enterGate(&router.server.limitGate, waiter)
+	router.admission.concurrencyPermit = permit
 	if err == nil {
 		return decision{}
 	}

@@ -32,36 +32,36 @@ func mutantsOfShardQueues() []mutant {
 			edits: in("proxy/keylimit.Gate.Join", "mayPass && state.running < g.limitLocked(waiter)", "mayPass && (PLANTED || state.running < g.limitLocked(waiter))"),
 		},
 		{
-			rule: "requests that ran before a limit was switched on count for all keys of their shard", found: "TestLimitCountsEarlierRequests",
+			rule: "requests that ran before a limit was enabled count for all keys of their shard", found: "TestLimitCountsEarlierRequests",
 			edits: in("proxy/keylimit.Gate.limitLocked", "	return waiter.Limit", "	if PLANTED {\n		return waiter.Limit\n	}\n	return waiter.Limit"),
 		},
 		{
 			rule: "until they end", found: "TestLimitCountsEarlierRequests",
-			edits: in("proxy/keylimit.Gate.RemoveEnded", "return run.wasOver }", "return run.wasOver || PLANTED }"),
+			edits: in("proxy/keylimit.Gate.RemoveEndedRuns", "return run.wasEnded }", "return run.wasEnded || PLANTED }"),
 		},
 		{
-			rule: "a request that begins to run after the limit was switched on needs a place", found: "TestRequestThatWaitsForConnectionObeysNewLimit",
-			edits: in("proxy.router.admitAttempt", "if router.lacksPlace() {", "if router.lacksPlace() && !PLANTED {"),
+			rule: "a request that begins to run after the limit was enabled needs a permit", found: "TestRequestThatWaitsForConnectionObeysNewLimit",
+			edits: in("proxy.router.admitAttempt", "if router.lacksPermit() {", "if router.lacksPermit() && !PLANTED {"),
 		},
 		{
-			rule: "including a place for the concurrent requests of its key", found: "TestRequestThatWaitsForConnectionObeysNewKeyLimit",
-			edits: in("proxy.router.lacksPlace", "		router.lacksLimitPlace(settings)\n", "		!PLANTED && router.lacksLimitPlace(settings)\n"),
+			rule: "including a permit for the concurrent requests of its key", found: "TestRequestThatWaitsForConnectionObeysNewKeyLimit",
+			edits: in("proxy.router.lacksPermit", "		router.lacksConcurrencyPermit(settings)\n", "		!PLANTED && router.lacksConcurrencyPermit(settings)\n"),
 		},
 		{
 			rule: "that of its route", found: "TestRequestThatWaitsForConnectionObeysNewKeyLimit",
-			edits: in("proxy.router.lacksLimitPlace", "router.exchange.keyLimit.scope == route.limitScope", "(PLANTED || router.exchange.keyLimit.scope == route.limitScope)"),
+			edits: in("proxy.router.lacksConcurrencyPermit", "router.exchange.keyLimit.scope == route.limitScope", "(PLANTED || router.exchange.keyLimit.scope == route.limitScope)"),
 		},
 		{
 			rule: "even if its path is ambiguous", found: "TestRequestWithAmbiguousPathObeysNewKeyLimit",
-			edits: in("proxy.router.lacksLimitPlace", "	return !unambiguous ||", "	return !PLANTED && !unambiguous ||"),
+			edits: in("proxy.router.lacksConcurrencyPermit", "	return !unambiguous ||", "	return !PLANTED && !unambiguous ||"),
 		},
 		{
 			rule: "requests that ran before concurrent requests were limited count", found: "TestKeyLimitCountsEarlierRequests",
-			edits: in("proxy.Settings.limitsConcurrencyOfService", "	isSwitched := differsAt(\"/\")\n", "	isSwitched := differsAt(\"/\") && !PLANTED\n"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "	hasNewLimit := isNewAt(\"/\")\n", "	hasNewLimit := isNewAt(\"/\") && !PLANTED\n"),
 		},
 		{
 			rule: "also if their route had another limit", found: "TestKeyLimitCountsEarlierRequests",
-			edits: in("proxy.Settings.limitsConcurrencyOfService", "earlier.limitScope != route.limitScope", "!PLANTED && earlier.limitScope != route.limitScope"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "oldRoute.limitScope != route.limitScope", "!PLANTED && oldRoute.limitScope != route.limitScope"),
 		},
 		{
 			rule: "also if their route was removed", found: "TestKeyLimitCountsEarlierRequests",
@@ -69,7 +69,7 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "but not if the limit is the same as before", found: "TestReloadWithSameKeyLimitCountsNothing",
-			edits: in("proxy.Settings.limitsConcurrencyOfService", "(earlier.keyLimit.Concurrent == 0", "(PLANTED || earlier.keyLimit.Concurrent == 0"),
+			edits: in("proxy.Settings.limitsConcurrencyOfService", "(oldRoute.keyLimit.Concurrent == 0", "(PLANTED || oldRoute.keyLimit.Concurrent == 0"),
 		},
 		{
 			rule: "requests of a key wait in the order of their arrival", found: "TestShardQueueKeepsOrderOfArrival",
@@ -81,19 +81,19 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "a client that disconnects leaves the queue of its key", found: "TestDisconnectedClientLeavesShardQueue",
-			edits: in("proxy/keylimit.Gate.Await", "	if g.withdraw(waiter) {\n", "	if PLANTED && errors.Is(reason, ErrCanceled) {\n		return Place{}, reason\n	}\n	if g.withdraw(waiter) {\n"),
+			edits: in("proxy/keylimit.Gate.Await", "	if g.withdraw(waiter) {\n", "	if PLANTED && errors.Is(reason, ErrCanceled) {\n		return Permit{}, reason\n	}\n	if g.withdraw(waiter) {\n"),
 		},
 		{
 			rule: "a forwarded request has the same key as a request of a client", found: "TestKeysOfOneShardDoNotWaitForEachOther",
 			edits: in("proxy.router.keyBytes", "router.ingress == \"\"", "router.ingress == \"\" || PLANTED"),
 		},
 		{
-			rule: "the place of a key is held until the request has ended", found: "TestKeysOfOneShardDoNotWaitForEachOther",
-			edits: in("proxy.router.enterKey", "	router.admission.place = place\n", "	if router.admission.place = place; PLANTED {\n		router.admission.leaveKey()\n	}\n"),
+			rule: "the permit of a key is held until the request has ended", found: "TestKeysOfOneShardDoNotWaitForEachOther",
+			edits: in("proxy.router.enterKey", "	router.admission.keyPermit = permit\n", "	if router.admission.keyPermit = permit; PLANTED {\n		router.admission.releasePermits()\n	}\n"),
 		},
 		{
 			rule: "a shard has no more requests in flight than its limit, in all of its processes together", found: "TestShardQueueKeepsOrderOfArrival",
-			edits: in("proxy.router.enterShard", "	router.admission.shardPlace = place\n", "	if router.admission.shardPlace = place; PLANTED {\n		router.admission.leaveKey()\n	}\n"),
+			edits: in("proxy.router.enterShard", "	router.admission.shardPermit = permit\n", "	if router.admission.shardPermit = permit; PLANTED {\n		router.admission.releasePermits()\n	}\n"),
 		},
 		{
 			rule: "requests that wait for their shard leave when it moves", found: "TestShardQueueMovesToNewOwner",
@@ -101,11 +101,11 @@ func mutantsOfShardQueues() []mutant {
 		},
 		{
 			rule: "and given up at its end", found: "TestKeysOfOneShardDoNotWaitForEachOther",
-			edits: in("proxy.admission.release", "	a.leaveKey()\n", "	if !PLANTED {\n		a.leaveKey()\n	}\n"),
+			edits: in("proxy.admission.release", "	a.releasePermits()\n", "	if !PLANTED {\n		a.releasePermits()\n	}\n"),
 		},
 		{
 			rule: "and when its event stream begins", found: "TestStreamsDoNotCountTowardsInflightLimits",
-			edits: in("proxy.responseRelay.beginEventStream", "		rr.admission.leaveKey()\n", "		if !PLANTED {\n			rr.admission.leaveKey()\n		}\n"),
+			edits: in("proxy.responseRelay.beginEventStream", "		rr.admission.releasePermits()\n", "		if !PLANTED {\n			rr.admission.releasePermits()\n		}\n"),
 		},
 		{
 			rule: "requests that wait for their key leave when their shard moves", found: "TestShardQueueMovesToNewOwner",

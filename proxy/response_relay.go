@@ -105,7 +105,7 @@ func (rr *responseRelay) beginEventStream(attempt *attempt) bool {
 	}
 	if attempt.route.Kind == route.Local {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
-		rr.admission.leaveKey()
+		rr.admission.releasePermits()
 	}
 	return true
 }

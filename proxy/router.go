@@ -201,7 +201,7 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 	}
 	pool, process, result := router.localPool(dest)
 	if pool == nil {
-		router.admission.leaveKey()
+		router.admission.releasePermits()
 		return result
 	}
 	if process != nil {
@@ -211,18 +211,18 @@ func (router *router) attemptLocal(table *route.Table, dest *route.Route) decisi
 		result = router.enterShard()
 	}
 	if result.action != 0 {
-		router.admission.leaveKey()
+		router.admission.releasePermits()
 		return result
 	}
 	conn, result := router.wait.acquireConn(pool)
 	if conn == nil {
-		router.admission.leaveKey()
+		router.admission.releasePermits()
 		return result
 	}
 	router.serviceSettings().setIdleTimeout(conn, route)
 	prepared := &attempt{}
 	if result = router.admitAttempt(prepared, conn, table, dest); result.action != 0 {
-		router.admission.leaveKey()
+		router.admission.releasePermits()
 		return result
 	}
 	result = router.runner.runTimed(prepared)
@@ -240,7 +240,7 @@ func (router *router) admitAttempt(prepared *attempt, conn *connpool.Conn, table
 		router.slot.ReturnToPool(conn)
 		return done
 	}
-	if router.lacksPlace() {
+	if router.lacksPermit() {
 		router.slot.ReturnToPool(conn)
 		return decision{action: actionRetry}
 	}
@@ -355,25 +355,24 @@ func (router *router) admit() (epoch uint64, release func(), err error) {
 // in-flight for its shard until release is called.
 type admission struct {
 	end func() // decrements the in-flight count of the shard; nil means that there is no admission
-	// place and limitPlace are the request's slots among the requests of its key, for
+	// keyPermit and concurrencyPermit count the request among the requests of its key, for
 	// Settings.MaxKeyInflight and keylimit.Limit.Concurrent.
-	place, limitPlace keylimit.Place
-	// shardPlace is the request's slot among the requests of its shard; see router.enterShard.
-	shardPlace keylimit.Place
+	keyPermit, concurrencyPermit keylimit.Permit
+	// shardPermit counts the request among the requests of its shard; see router.enterShard.
+	shardPermit keylimit.Permit
 }
 
-// isActive reports whether the request is admitted, or holds a slot among the requests of its key
-// or shard.
+// isActive reports whether the request is admitted, or holds a permit of its key or shard.
 func (a *admission) isActive() bool {
-	return a.end != nil || a.place.IsTaken() || a.limitPlace.IsTaken() || a.shardPlace.IsTaken()
+	return a.end != nil || a.keyPermit.IsHeld() || a.concurrencyPermit.IsHeld() || a.shardPermit.IsHeld()
 }
 
-// leaveKey gives up the request's slots among the requests of its key and shard. It is called early
-// for upgraded connections and event streams, which do not count.
-func (a *admission) leaveKey() {
-	a.place.Leave()
-	a.shardPlace.Leave()
-	a.limitPlace.Leave()
+// releasePermits releases the permits of the request's key and shard. It is called early for upgraded
+// connections and event streams, which do not count.
+func (a *admission) releasePermits() {
+	a.keyPermit.Release()
+	a.shardPermit.Release()
+	a.concurrencyPermit.Release()
 }
 
 // extend makes release call end instead of the previous end function, which end receives as an
@@ -390,7 +389,7 @@ func (a *admission) release() {
 		a.end = nil
 		end()
 	}
-	a.leaveKey()
+	a.releasePermits()
 }
 
 // begin begins a run on the upstream connection conn. It returns false if the client's connection

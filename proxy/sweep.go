@@ -123,9 +123,9 @@ func (sweeper *sweeper) sweep(clients []*client, complete bool) {
 		}
 	}
 	sweeper.appSilence.EndSweep()
-	sweeper.keyGate.RemoveEnded()
-	sweeper.shardGate.RemoveEnded()
-	sweeper.limitGate.RemoveEnded()
+	sweeper.keyGate.RemoveEndedRuns()
+	sweeper.shardGate.RemoveEndedRuns()
+	sweeper.limitGate.RemoveEndedRuns()
 	idleLimit := time.Duration(math.MaxInt64)
 	if sweeper.lifecycle.IsDraining() {
 		idleLimit = drainIdleTimeout

@@ -59,7 +59,7 @@ func (rr *responseRelay) runTunnel(attempt *attempt) bool {
 	}
 	if attempt.route.Kind == route.Local {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
-		rr.admission.leaveKey()
+		rr.admission.releasePermits()
 	}
 	rr.exchange.connAborted = true // the connection carries no further request
 	rr.recordResponse(res)

@@ -40,7 +40,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	rr.server.webSockets.adjustRunning(relay, 1)
 	if toApp {
 		attempt.conn.Pool.Detach(attempt.conn, nil)
-		rr.admission.leaveKey()
+		rr.admission.releasePermits()
 	}
 	rr.exchange.connAborted, session.RelayStarted = true, true
 	session.ReleaseUpgrade()

@@ -9,10 +9,10 @@ import (
 	"shardway/internal/linkedlist"
 )
 
-// Errors of a request that receives no place.
+// Errors of a request that receives no permit.
 var (
 	// ErrFull reports that the maximum number of requests of the key is running, and that the queue of
-	// the key has no place.
+	// the key is full.
 	ErrFull = errors.New("keylimit: too many requests of the key")
 	// ErrTimeout reports that the turn of the request did not come in time.
 	ErrTimeout = errors.New("keylimit: no turn in time")
@@ -24,65 +24,65 @@ var (
 
 // Gate limits how many requests of a key run at the same time. The zero value is ready to use.
 //
-//	        Join                        Leave of another request
-//	request ────► place, or queue ──────────────────────────────► place
-//	                          └── Await ends ──► outside
+//	        Join                        Release by another request
+//	request ────► permit, or queue ──────────────────────────────► permit
+//	                          └── Await ends with an error ──► no permit
 //
-// Invariant: the number of places of a key never exceeds the limit of the request that received the
-// last one. Requests that ran before the limit was switched on count as places; see EarlierRun.
+// Invariant: the number of permits of a key never exceeds the limit of the request that received the
+// last one. Each PermitlessRun counts as one permit of every key of its shard.
 type Gate struct {
 	mu   sync.Mutex
-	keys map[ID]*keyState // keys with places or waiters only
-	// earlierRuns are requests without a place (EarlierRun), and earlier is their number by shard.
-	earlierRuns []EarlierRun
-	earlier     map[uint32]int
+	keys map[ID]*keyState // keys with permits or waiters only
+	// permitlessRuns are the requests that run without a permit. permitlessCount is their number by shard.
+	permitlessRuns  []PermitlessRun
+	permitlessCount map[uint32]int
 
-	hasEarlier atomic.Bool // earlierRuns is not empty
+	hasPermitless atomic.Bool // permitlessRuns is not empty
 }
 
 // keyState is the state of one key. Gate.mu protects all fields.
 type keyState struct {
-	running int // places in use
+	running int // permits in use
 	waiters linkedlist.List[*Waiter]
 }
 
-// Waiter is a request that needs a place. The caller sets the exported fields before Join.
+// Waiter is a request that needs a permit. The caller sets the exported fields before Join.
 type Waiter struct {
 	ID        ID
 	Shard     uint32 // shard of the key; see Gate.Recheck
 	Limit     int    // maximum number of requests of the key that run at the same time
 	MaxQueued int    // how many requests of the key may wait; zero means none
-	// HadTurn is set if the request had a place before, and is sent again. It precedes all others,
+	// HadTurn is set if the request had a permit before, and is sent again. It precedes all others,
 	// and may wait even if MaxQueued requests wait.
 	HadTurn bool
 
-	granted chan error // capacity 1; receives nil for a place
+	granted chan error // capacity 1; receives nil for a permit
 
 	// Gate.mu protects the following fields.
-	element linkedlist.Element[*Waiter] // place in keyState.waiters
+	element linkedlist.Element[*Waiter] // position in keyState.waiters
 }
 
-// Place is the permission to run a request. The zero value is no place.
-type Place struct {
+// Permit is the permission to run a request of a key. The zero value is not a valid permit.
+type Permit struct {
 	gate *Gate
 	id   ID
 }
 
-// IsTaken reports whether p is a place.
-func (p *Place) IsTaken() bool { return p.gate != nil }
+// IsHeld reports whether p is valid and has not been released.
+func (p *Permit) IsHeld() bool { return p.gate != nil }
 
-// Leave gives up the place, so that the next request of the key receives one. A second call has no
+// Release gives up the permit, so that the next request of the key receives one. A second call has no
 // effect.
-func (p *Place) Leave() {
+func (p *Permit) Release() {
 	if gate := p.gate; gate != nil {
 		p.gate = nil
-		gate.leave(p.id)
+		gate.release(p.id)
 	}
 }
 
-// Join takes a place for waiter, or adds it to the queue of its key. If the result is neither a place nor
+// Join takes a permit for waiter, or adds it to the queue of its key. If it returns neither a valid permit nor
 // an error, the caller must call Await.
-func (g *Gate) Join(waiter *Waiter) (Place, error) {
+func (g *Gate) Join(waiter *Waiter) (Permit, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	state := g.keys[waiter.ID]
@@ -96,11 +96,11 @@ func (g *Gate) Join(waiter *Waiter) (Place, error) {
 	mayPass := waiter.HadTurn || state.waiters.Len() == 0
 	if mayPass && state.running < g.limitLocked(waiter) {
 		state.running++
-		return Place{g, waiter.ID}, nil
+		return Permit{g, waiter.ID}, nil
 	}
 	mayWait := waiter.MaxQueued > 0 && (waiter.HadTurn || state.waiters.Len() < waiter.MaxQueued)
-	if !mayWait && !g.waitsForEarlierLocked(waiter, state) {
-		return Place{}, ErrFull
+	if !mayWait && !g.waitsForPermitlessLocked(waiter, state) {
+		return Permit{}, ErrFull
 	}
 	waiter.granted = make(chan error, 1)
 	if first := state.waiters.First(); waiter.HadTurn && first != nil {
@@ -108,51 +108,51 @@ func (g *Gate) Join(waiter *Waiter) (Place, error) {
 	} else {
 		state.waiters.PushBack(&waiter.element, waiter)
 	}
-	return Place{}, nil
+	return Permit{}, nil
 }
 
-// limitLocked returns the limit of a waiter without the places of earlier requests. g.mu must be held.
+// limitLocked returns the limit of a waiter, reduced by the requests that run without a permit. g.mu must be held.
 func (g *Gate) limitLocked(waiter *Waiter) int {
-	return waiter.Limit - g.earlier[waiter.Shard]
+	return waiter.Limit - g.permitlessCount[waiter.Shard]
 }
 
-// waitsForEarlierLocked reports whether a waiter may wait even without a queue: without the earlier
-// requests, which probably belong to other keys, it would have a place. g.mu must be held.
-func (g *Gate) waitsForEarlierLocked(waiter *Waiter, state *keyState) bool {
-	return g.earlier[waiter.Shard] > 0 && state.running+state.waiters.Len() < waiter.Limit
+// waitsForPermitlessLocked reports whether a waiter may wait even without a queue. It may if it would have a
+// permit without the permitless runs, which probably belong to other keys. g.mu must be held.
+func (g *Gate) waitsForPermitlessLocked(waiter *Waiter, state *keyState) bool {
+	return g.permitlessCount[waiter.Shard] > 0 && state.running+state.waiters.Len() < waiter.Limit
 }
 
-// Await waits for the place of a waiter that Join has added to a queue. It returns an error after limit,
+// Await waits for the permit of a waiter that Join has added to a queue. It returns an error after limit,
 // when done is closed, or when the shard has moved.
-func (g *Gate) Await(waiter *Waiter, done <-chan struct{}, limit time.Duration) (Place, error) {
+func (g *Gate) Await(waiter *Waiter, done <-chan struct{}, limit time.Duration) (Permit, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	var reason error
 	select {
 	case err := <-waiter.granted:
-		return g.placeOf(waiter, err)
+		return g.permitOf(waiter, err)
 	case <-timer.C:
 		reason = ErrTimeout
 	case <-done:
 		reason = ErrCanceled
 	}
 	if g.withdraw(waiter) {
-		return Place{}, reason
+		return Permit{}, reason
 	}
-	place, err := g.placeOf(waiter, <-waiter.granted) // does not block: the grant was sent with mu held
+	permit, err := g.permitOf(waiter, <-waiter.granted) // does not block: the grant was sent with mu held
 	if err == nil && errors.Is(reason, ErrCanceled) {
-		place.Leave()
+		permit.Release()
 		err = reason
 	}
-	return place, err
+	return permit, err
 }
 
-// placeOf returns the place of a waiter that has received a grant, or its error.
-func (g *Gate) placeOf(waiter *Waiter, err error) (Place, error) {
+// permitOf returns the permit of a waiter that has received a grant, or its error.
+func (g *Gate) permitOf(waiter *Waiter, err error) (Permit, error) {
 	if err != nil {
-		return Place{}, err
+		return Permit{}, err
 	}
-	return Place{g, waiter.ID}, nil
+	return Permit{g, waiter.ID}, nil
 }
 
 // withdraw removes the waiter from its queue. It returns false if the waiter has received a grant.
@@ -172,21 +172,21 @@ func (g *Gate) Abandon(waiter *Waiter) {
 	if g.withdraw(waiter) {
 		return
 	}
-	if place, err := g.placeOf(waiter, <-waiter.granted); err == nil {
-		place.Leave()
+	if permit, err := g.permitOf(waiter, <-waiter.granted); err == nil {
+		permit.Release()
 	}
 }
 
-// leave frees a place of the key, and gives it to the first waiter.
-func (g *Gate) leave(id ID) {
+// release takes back a permit of the key, and gives it to the first waiter.
+func (g *Gate) release(id ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keys[id].running--
 	g.grantLocked(id)
 }
 
-// grantLocked gives the free places of a key to the first waiters, and removes the state of a key without
-// places and waiters. g.mu must be held.
+// grantLocked gives the free permits of a key to the first waiters, and removes the state of a key without
+// permits and waiters. g.mu must be held.
 func (g *Gate) grantLocked(id ID) {
 	state := g.keys[id]
 	for waiter := state.waiters.First(); waiter != nil && state.running < g.limitLocked(waiter); waiter = state.waiters.First() {

@@ -22,17 +22,17 @@ func TestGateNeverExceedsLimit(t *testing.T) {
 			for range 400 {
 				key := rand.IntN(keys)
 				waiter := &Waiter{ID: ID{uint64(key), 1}, Shard: uint32(key), Limit: limit, MaxQueued: 1 + rand.IntN(8), HadTurn: rand.IntN(8) == 0}
-				place, err := gate.Join(waiter)
-				if err == nil && !place.IsTaken() {
+				permit, err := gate.Join(waiter)
+				if err == nil && !permit.IsHeld() {
 					switch done := make(chan struct{}); rand.IntN(4) {
 					case 0:
 						gate.Abandon(waiter)
 						continue
 					case 1:
 						close(done)
-						place, err = gate.Await(waiter, done, time.Second)
+						permit, err = gate.Await(waiter, done, time.Second)
 					default:
-						place, err = gate.Await(waiter, nil, time.Duration(rand.IntN(500))*time.Microsecond)
+						permit, err = gate.Await(waiter, nil, time.Duration(rand.IntN(500))*time.Microsecond)
 					}
 				}
 				if err != nil {
@@ -43,8 +43,8 @@ func TestGateNeverExceedsLimit(t *testing.T) {
 				}
 				time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
 				running[key].Add(-1)
-				place.Leave()
-				place.Leave() // has no effect
+				permit.Release()
+				permit.Release() // has no effect
 				if rand.IntN(16) == 0 && moving.CompareAndSwap(false, true) {
 					gate.Recheck(func(shard uint32) bool { return shard == uint32(key) })
 					moving.Store(false)
@@ -58,12 +58,12 @@ func TestGateNeverExceedsLimit(t *testing.T) {
 	}
 }
 
-// A waiter is granted its place in order, and a request that had its turn precedes the others.
+// A waiter is granted its permit in order, and a request that had its turn precedes the others.
 func TestGateGrantsPlacesInOrder(t *testing.T) {
 	var gate Gate
 	id := ID{1, 2}
 	first, err := gate.Join(&Waiter{ID: id, Limit: 1})
-	if err != nil || !first.IsTaken() {
+	if err != nil || !first.IsHeld() {
 		t.Fatalf("first: %v", err)
 	}
 	if _, err := gate.Join(&Waiter{ID: id, Limit: 1}); !errors.Is(err, ErrFull) {
@@ -71,29 +71,29 @@ func TestGateGrantsPlacesInOrder(t *testing.T) {
 	}
 	a, b, again := &Waiter{ID: id, Limit: 1, MaxQueued: 2}, &Waiter{ID: id, Limit: 1, MaxQueued: 2}, &Waiter{ID: id, Limit: 1, MaxQueued: 2, HadTurn: true}
 	for _, waiter := range []*Waiter{a, b, again} {
-		if place, err := gate.Join(waiter); err != nil || place.IsTaken() {
-			t.Fatalf("Join = %v, %v, want to wait", place, err)
+		if permit, err := gate.Join(waiter); err != nil || permit.IsHeld() {
+			t.Fatalf("Join = %v, %v, want to wait", permit, err)
 		}
 	}
 	if _, err := gate.Join(&Waiter{ID: id, Limit: 1, MaxQueued: 2}); !errors.Is(err, ErrFull) {
 		t.Errorf("beyond the queue: %v, want %v", err, ErrFull)
 	}
-	place := first
+	permit := first
 	for i, waiter := range []*Waiter{again, a, b} {
-		place.Leave()
+		permit.Release()
 		next, err := gate.Await(waiter, nil, 0)
-		if err != nil || !next.IsTaken() {
+		if err != nil || !next.IsHeld() {
 			t.Fatalf("turn %d: %v", i, err)
 		}
-		place = next
+		permit = next
 	}
-	place.Leave()
+	permit.Release()
 	if gate.Len() != 0 {
 		t.Errorf("%d keys are left", gate.Len())
 	}
 }
 
-// A waiter that gives up at the moment of its turn gives its place to the next one.
+// A waiter that gives up at the moment of its turn gives its permit to the next one.
 func TestAbandonedTurnGoesToNextWaiter(t *testing.T) {
 	var gate Gate
 	first, _ := gate.Join(&Waiter{ID: ID{1, 2}, Limit: 1})
@@ -103,48 +103,48 @@ func TestAbandonedTurnGoesToNextWaiter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first.Leave()
+	first.Release()
 	gate.Abandon(gone)
-	place, err := gate.Await(next, nil, 0)
+	permit, err := gate.Await(next, nil, 0)
 	if err != nil {
 		t.Fatalf("the next waiter: %v", err)
 	}
-	place.Leave()
+	permit.Release()
 	if gate.Len() != 0 {
 		t.Errorf("%d keys are left", gate.Len())
 	}
 }
 
-// No request takes a place while the earlier requests are being found, so that none of them is missed. A further
+// No request takes a permit while the earlier requests are being found, so that none of them is missed. A further
 // request waits until the earlier one has ended.
-func TestSwitchOnBlocksJoins(t *testing.T) {
+func TestEnableBlocksJoins(t *testing.T) {
 	var gate, other Gate
-	isOver := false
-	SwitchOn([]*Gate{&gate, &other}, func() []EarlierRun {
+	hasEnded := false
+	Enable([]*Gate{&gate, &other}, func() []PermitlessRun {
 		if gate.mu.TryLock() || other.mu.TryLock() {
 			t.Fatal("a request can join while the earlier requests are being found")
 		}
-		return []EarlierRun{{Shard: 3, IsOver: func() bool { return isOver }}}
+		return []PermitlessRun{{Shard: 3, HasEnded: func() bool { return hasEnded }}}
 	})
 	waiter := &Waiter{ID: ID{1}, Shard: 3, Limit: 1, MaxQueued: 1}
-	place, err := gate.Join(waiter)
+	permit, err := gate.Join(waiter)
 	for range 4 {
-		gate.RemoveEnded()
+		gate.RemoveEndedRuns()
 	}
-	if err != nil || place.IsTaken() || len(waiter.granted) > 0 {
-		t.Fatalf("a request received a place next to an earlier request: %v", err)
+	if err != nil || permit.IsHeld() || len(waiter.granted) > 0 {
+		t.Fatalf("a request received a permit next to an earlier request: %v", err)
 	}
-	isOver = true
-	gate.RemoveEnded()
-	gate.RemoveEnded()
-	if place, err = gate.Await(waiter, nil, time.Minute); err != nil {
+	hasEnded = true
+	gate.RemoveEndedRuns()
+	gate.RemoveEndedRuns()
+	if permit, err = gate.Await(waiter, nil, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	place.Leave()
-	if gate.RemoveEnded(); gate.Len() != 0 || gate.earlier != nil {
-		t.Errorf("%d keys are left, and %v", gate.Len(), gate.earlier)
+	permit.Release()
+	if gate.RemoveEndedRuns(); gate.Len() != 0 || gate.permitlessCount != nil {
+		t.Errorf("%d keys are left, and %v", gate.Len(), gate.permitlessCount)
 	}
-	if other.RemoveEnded(); other.earlier[3] != 1 {
-		t.Errorf("the other gate counts %v, want that it counts for itself", other.earlier)
+	if other.RemoveEndedRuns(); other.permitlessCount[3] != 1 {
+		t.Errorf("the other gate counts %v, want that it counts for itself", other.permitlessCount)
 	}
 }

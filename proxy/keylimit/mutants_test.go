@@ -22,16 +22,16 @@ func TestEachMutantFailsATest(t *testing.T) {
 			Decl: "proxy/keylimit.Buckets.fullAtLocked", Old: "return b.shared[id.sharedIndex()]", New: "if PLANTED && len(b.fullAt) < b.max {\n		return 0\n	}\n	return b.shared[id.sharedIndex()]",
 		},
 		{
-			Rule: "no request takes a place before the earlier requests are known", Found: "TestSwitchOnBlocksJoins",
-			Decl: "proxy/keylimit.SwitchOn", Old: "	runs := start()\n", New: "	if PLANTED {\n		gates[0].mu.Unlock()\n	}\n	runs := start()\n	if PLANTED {\n		gates[0].mu.Lock()\n	}\n",
+			Rule: "no request takes a permit before the earlier requests are known", Found: "TestEnableBlocksJoins",
+			Decl: "proxy/keylimit.Enable", Old: "	runs := start()\n", New: "	if PLANTED {\n		gates[0].mu.Unlock()\n	}\n	runs := start()\n	if PLANTED {\n		gates[0].mu.Lock()\n	}\n",
 		},
 		{
-			Rule: "each gate counts the earlier requests for itself", Found: "TestSwitchOnBlocksJoins",
-			Decl: "proxy/keylimit.SwitchOn", Old: "gate.earlierRuns = slices.Clone(runs)", New: "if gate.earlierRuns = slices.Clone(runs); PLANTED {\n			gate.earlierRuns = runs\n		}",
+			Rule: "each gate counts the earlier requests for itself", Found: "TestEnableBlocksJoins",
+			Decl: "proxy/keylimit.Enable", Old: "gate.permitlessRuns = slices.Clone(runs)", New: "if gate.permitlessRuns = slices.Clone(runs); PLANTED {\n			gate.permitlessRuns = runs\n		}",
 		},
 		{
-			Rule: "a waiter that gives up gives back its place", Found: "TestAbandonedTurnGoesToNextWaiter",
-			Decl: "proxy/keylimit.Gate.Abandon", Old: "		place.Leave()\n", New: "		if !PLANTED {\n			place.Leave()\n		}\n",
+			Rule: "a waiter that gives up gives back its permit", Found: "TestAbandonedTurnGoesToNextWaiter",
+			Decl: "proxy/keylimit.Gate.Abandon", Old: "		permit.Release()\n", New: "		if !PLANTED {\n			permit.Release()\n		}\n",
 		},
 	})
 }

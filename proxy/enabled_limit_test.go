@@ -23,8 +23,8 @@ func keyInShardOf(key string) string {
 	return other
 }
 
-// switchedLimits are the limits that count places, and how a reload switches them on.
-var switchedLimits = []struct {
+// enabledLimits are the limits that use permits, and how a reload enables them.
+var enabledLimits = []struct {
 	name, code string
 	prepare    func(o *proxy.Options)
 	limited    proxy.Settings
@@ -33,10 +33,10 @@ var switchedLimits = []struct {
 	{"shard with a process per key", "shard-busy", func(o *proxy.Options) { limitShardOfProcesses(o, 0) }, proxy.Settings{MaxShardInflight: 1}},
 }
 
-// A reload switches a limit on while requests run. No further request of their key runs until they have ended, and
+// A reload enables a limit while requests run. No further request of their key runs until they have ended, and
 // then one at a time, in the order of arrival.
 func TestLimitCountsEarlierRequests(t *testing.T) {
-	for _, kind := range switchedLimits {
+	for _, kind := range enabledLimits {
 		t.Run(kind.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				app, owner, others := turns(t, kind.prepare)
@@ -51,7 +51,7 @@ func TestLimitCountsEarlierRequests(t *testing.T) {
 					c.wantAnswer("of the key", 200, "")
 				}
 				if app.highest != 1 {
-					t.Errorf("%d requests of the key ran at the same time after the limit was switched on, want 1", app.highest)
+					t.Errorf("%d requests of the key ran at the same time after the limit was enabled, want 1", app.highest)
 				}
 				if got := app.took(); got[2] != "/3" || got[3] != "/4" {
 					t.Errorf("order = %v", got)
@@ -72,12 +72,12 @@ func TestRequestWaitsForEarlierRequestsWithoutQueue(t *testing.T) {
 		same := owner.asks("GET", "/3", "k")
 		owner.asks("GET", "/4", "k").wantAnswer("a second one of the key", 503, "key-busy")
 		for _, c := range []*client{earlier, other, same} {
-			c.wantAnswer("a request with a place", 200, "")
+			c.wantAnswer("a request with a permit", 200, "")
 		}
 	})
 }
 
-// A request that waits for a connection while the limit is switched on runs in its turn.
+// A request that waits for a connection while the limit is enabled runs in its turn.
 func TestRequestThatWaitsForConnectionObeysNewLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app, owner, _ := turns(t, func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 2, -1, time.Minute })
@@ -95,7 +95,7 @@ func TestRequestThatWaitsForConnectionObeysNewLimit(t *testing.T) {
 	})
 }
 
-// An event stream that runs when the limit is switched on does not count.
+// An event stream that runs when the limit is enabled does not count.
 func TestEventStreamDoesNotCountForNewLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -123,8 +123,8 @@ func TestEventStreamDoesNotCountForNewLimit(t *testing.T) {
 	})
 }
 
-// switchedKeyLimits are reloads that limit the concurrent requests of a key to one.
-var switchedKeyLimits = []struct {
+// enabledKeyLimits are reloads that limit the concurrent requests of a key to one.
+var enabledKeyLimits = []struct {
 	name        string
 	before, now proxy.Settings
 }{
@@ -154,7 +154,7 @@ var switchedKeyLimits = []struct {
 // A reload limits the concurrent requests of a key while some run. The next request waits until they have ended, because
 // they may belong to other keys. A further one exceeds the limit.
 func TestKeyLimitCountsEarlierRequests(t *testing.T) {
-	for _, reload := range switchedKeyLimits {
+	for _, reload := range enabledKeyLimits {
 		t.Run(reload.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				app, owner, others := turns(t)
@@ -179,9 +179,9 @@ func TestKeyLimitCountsEarlierRequests(t *testing.T) {
 	}
 }
 
-// A request that waits for a connection during the reload takes a place before it runs. It takes no second token.
+// A request that waits for a connection during the reload takes a permit before it runs. It takes no second token.
 func TestRequestThatWaitsForConnectionObeysNewKeyLimit(t *testing.T) {
-	for _, reload := range switchedKeyLimits {
+	for _, reload := range enabledKeyLimits {
 		t.Run(reload.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				app, owner, _ := turns(t, func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 2, -1, time.Minute })
