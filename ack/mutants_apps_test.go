@@ -20,7 +20,7 @@ func mutantsOfApps() []mutant {
 		},
 		{
 			name: "apps: an app that flaps gets shards again at once", mix: flaps, caught: "health",
-			edits: in("ack/leader.member.holdRemaining", "	return max(m.healthySince+ack.FlapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(m.healthySince+ack.FlapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n"),
+			edits: in("ack/leader.member.remainingHoldTime", "	return max(m.healthySince+ack.FlapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(m.healthySince+ack.FlapPause(m.heartbeat.App.FlapCount)-in.now, 0)\n"),
 		},
 		{
 			name: "apps: an app that flaps is held back though no other node can own its shards", mix: losses, caught: "health",

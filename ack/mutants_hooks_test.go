@@ -33,7 +33,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.movesReleased", "		if held.callSeq != 0 || !held.isGone() {\n", "		if PLANTED {\n			continue\n		}\n		if held.callSeq != 0 || !held.isGone() {\n"),
+			edits: in("ack/agent.hookMachine.movesReleased", "		if held.callSeq != 0 || !held.isNotHeld() {\n", "		if PLANTED {\n			continue\n		}\n		if held.callSeq != 0 || !held.isNotHeld() {\n"),
 		},
 		{
 			name: "hooks: the node sends a goodbye while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
@@ -69,11 +69,11 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the app gets no lost call", mix: gone, caught: "hooks|progress",
-			edits: in("ack/agent.heldShard.abandon", "	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime\n", "	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold && !PLANTED, now+lostCallRetryTime\n"),
+			edits: in("ack/agent.heldShard.abandon", "	hs.needsLostCall, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime\n", "	hs.needsLostCall, hs.lostCallDeadline = hs.appMayHold && !PLANTED, now+lostCallRetryTime\n"),
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.lostCallDue && now < m.deadlines.release {\n", "		if held.lostCallDue && now < m.deadlines.release && !PLANTED {\n"),
+			edits: both(in("ack/agent.hookMachine.movesReleased", "		if held.needsLostCall && now < m.deadlines.release {\n", "		if held.needsLostCall && now < m.deadlines.release && !PLANTED {\n"),
 				in("ack/agent.hookMachine.mayGiveUp", "	if now >= m.callDeadline(shard) {\n", "	if now >= m.callDeadline(shard) || PLANTED && m.inputs.drainingEpoch != 0 && !m.ownershipOf(shard).keepsShard {\n")),
 		},
 		{
@@ -95,7 +95,7 @@ func mutantsOfHooks() []mutant {
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
 			edits: both(in("ack/agent.hookMachine.advanceAcquiring", "	if !ownership.keepsShard || ", "	if !ownership.keepsShard && !PLANTED || "),
-				in("ack/agent.hookMachine.advance", "	if held.isGone() && ownership.keepsShard {\n", "	if held.isGone() && (ownership.keepsShard || PLANTED && ownership.isOwner) {\n")),
+				in("ack/agent.hookMachine.advance", "	if held.isNotHeld() && ownership.keepsShard {\n", "	if held.isNotHeld() && (ownership.keepsShard || PLANTED && ownership.isOwner) {\n")),
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",

@@ -33,7 +33,7 @@ func mutantsOfBodyKeys() []mutant {
 		},
 		{
 			rule: "the app receives the Content-Type by which the body is read", found: "TestAmbiguousBodiesAreRejected",
-			edits: in("proxy/shardkey.Extractor.bodyFormat", "if x.Request.IsConnectionOption(i) {", "if !PLANTED && x.Request.IsConnectionOption(i) {"),
+			edits: in("proxy/shardkey.Extractor.bodyFormat", "if e.Request.IsConnectionOption(i) {", "if !PLANTED && e.Request.IsConnectionOption(i) {"),
 		},
 		{
 			rule: "the parameters of a Content-Type are clear", found: "TestAmbiguousBodiesAreRejected",

@@ -22,7 +22,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and has shown an id", found: others,
-			edits: in("proxy/eventrelay.Relay.resumableFlag", "	if _, ok := e.scanner.ID(); ok ||", "	if _, ok := e.scanner.ID(); ok || PLANTED ||"),
+			edits: in("proxy/eventrelay.Relay.resumableFlag", "(hasID || hasEarlierID)", "(hasID || hasEarlierID || PLANTED)"),
 		},
 		{
 			rule: "which a request can carry", found: others,

@@ -13,7 +13,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			rule: "a preflight gets no minted key", found: "TestMintIsAFallback",
-			edits: in("proxy/shardkey.Extractor.keyFromSource", `if isOtherMethod || x.isPreflight() {`, `if isOtherMethod || !PLANTED && x.isPreflight() {`),
+			edits: in("proxy/shardkey.Extractor.keyFromSource", `if isOtherMethod || e.isPreflight() {`, `if isOtherMethod || !PLANTED && e.isPreflight() {`),
 		},
 		{
 			rule: "a path with a dot segment has no key of a pattern", found: "TestKeysOfPatternsTokensAndJoinedSources",
@@ -73,7 +73,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			rule: "some apps ignore the case of cookie names", found: "TestAmbiguousKeysAreRejected",
-			edits: in("proxy/shardkey.Extractor.cookieKey", `if key != nil && x.hasCookieInOtherCase(name, key) {`, `if !PLANTED && key != nil && x.hasCookieInOtherCase(name, key) {`),
+			edits: in("proxy/shardkey.Extractor.cookieKey", `if key != nil && e.hasCookieInOtherCase(name, key) {`, `if !PLANTED && key != nil && e.hasCookieInOtherCase(name, key) {`),
 		},
 		{
 			rule: "all nodes use the sticky cookie of the key configuration of the cluster", found: "TestStickyCookieScopeIsThatOfTheCluster",
@@ -81,7 +81,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			rule: "a node reads no sticky cookie of another name", found: "TestStickyCookieHasConfiguredNameAndAttributes",
-			edits: in("proxy/shardkey.Extractor.stickyKey", `x.cookieKey(x.rules.cookie.Name)`, `x.cookieKey(map[bool]string{false: x.rules.cookie.Name, true: "Shardway-Key"}[PLANTED])`),
+			edits: in("proxy/shardkey.Extractor.stickyKey", `e.cookieKey(e.rules.cookie.Name)`, `e.cookieKey(map[bool]string{false: e.rules.cookie.Name, true: "Shardway-Key"}[PLANTED])`),
 		},
 		{
 			rule: "the name of the sticky cookie requires the attribute that browsers demand", found: "TestStickyCookieScopeIsThatOfTheCluster",

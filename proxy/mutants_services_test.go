@@ -58,7 +58,7 @@ func mutantsOfServices() []mutant {
 		},
 		{
 			rule: "a generated key belongs to a shard of its service", found: "TestMintedKeysBelongToTheirService",
-			edits: in("proxy/shardkey.Extractor.place", "x.Place(x.rules.service, key)", `x.Place(map[bool]string{false: x.rules.service, true: "b"}[PLANTED], key)`),
+			edits: in("proxy/shardkey.Extractor.place", "e.Place(e.rules.service, key)", `e.Place(map[bool]string{false: e.rules.service, true: "b"}[PLANTED], key)`),
 		},
 		{
 			rule: "two services do not share the limits of a key", found: "TestServicesHaveTheirOwnSettings",

@@ -8,7 +8,7 @@ func mutantsOfFirstMessages() []mutant {
 	return []mutant{
 		{
 			rule: "an upgrade to several protocols has no other key", found: "TestUpgradeToSeveralProtocolsIsRejected",
-			edits: in("proxy/shardkey.Extractor.firstMessageKey", "x.isUnclearUpgrade() {", "!PLANTED && x.isUnclearUpgrade() {"),
+			edits: in("proxy/shardkey.Extractor.firstMessageKey", "e.isUnclearUpgrade() {", "!PLANTED && e.isUnclearUpgrade() {"),
 		},
 		{
 			rule: "a binary message has no key", found: refused,

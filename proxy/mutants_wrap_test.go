@@ -83,7 +83,7 @@ func mutantsOfWrap() []mutant {
 		},
 		{
 			rule: "a preflight gets no new key", found: "TestPreflightCreatesNoWrappedKey",
-			edits: in("proxy/shardkey.Extractor.mustCreateWrappedKey", "|| x.isPreflight() {", "|| !PLANTED && x.isPreflight() {"),
+			edits: in("proxy/shardkey.Extractor.mustCreateWrappedKey", "|| e.isPreflight() {", "|| !PLANTED && e.isPreflight() {"),
 		},
 		{
 			rule: "the app receives no suffix", found: reading,

@@ -8,7 +8,7 @@ import (
 )
 
 // heldShard is the state of one shard at the app: whether the app has loaded (acquired) or written
-// (released) it. The zero value has the phase HookGone.
+// (released) it. The zero value has the phase HookNotHeld.
 type heldShard struct {
 	// epoch is the ownership epoch to which all other fields refer: the epoch of the map in which
 	// this node became the owner.
@@ -34,14 +34,15 @@ type heldShard struct {
 	// abortedRequests counts the requests that were aborted for the current move.
 	abortedRequests int
 
-	// lostCallDue is set if a lost call must be sent. The call is retried until lostCallDeadline.
-	lostCallDue      bool
+	// needsLostCall is set if the app must be informed, by a call of the hook "lost", that the node has
+	// lost the shard. The call is retried until lostCallDeadline.
+	needsLostCall    bool
 	lostCallDeadline time.Duration
 }
 
 // phaseState is the part of heldShard that is reset with each phase change.
 type phaseState struct {
-	phase      HookPhase // zero means HookGone
+	phase      HookPhase // zero means HookNotHeld
 	phaseSince time.Duration
 
 	// Calls of this phase.
@@ -59,22 +60,22 @@ type phaseState struct {
 	appResponded     bool // the app responded with an error before the timeout
 }
 
-// isGone reports whether the app holds nothing, as far as known.
-func (hs *heldShard) isGone() bool { return hs.phase == 0 || hs.phase == HookGone }
+// isNotHeld reports whether the app does not hold the shard, as far as the node knows.
+func (hs *heldShard) isNotHeld() bool { return hs.phase == 0 || hs.phase == HookNotHeld }
 
 // setPhase begins a phase. Calls for it may start now.
 func (hs *heldShard) setPhase(now time.Duration, phase HookPhase) {
 	hs.phaseState = phaseState{phase: phase, phaseSince: now, nextAttempt: now, maxBatch: MaxHookShards}
 }
 
-// beginAcquiring starts acquiring a gone shard that the node owns. If the ownership epoch has
+// beginAcquiring starts acquiring a shard that the node owns and the app does not hold. If the ownership epoch has
 // changed, another node has owned the shard in between, so all earlier state is void.
 func (hs *heldShard) beginAcquiring(now time.Duration, ownership shardOwnership) {
 	if !ownership.isOwnerUnder(hs.epoch) {
 		hs.appMayHold, hs.served = false, false
 		hs.released, hs.note = false, nil
 	}
-	hs.epoch, hs.instance, hs.lostCallDue = ownership.epoch, ownership.instance, false
+	hs.epoch, hs.instance, hs.needsLostCall = ownership.epoch, ownership.instance, false
 	hs.setPhase(now, HookAcquiring)
 }
 
@@ -102,8 +103,8 @@ func (hs *heldShard) resume(now time.Duration) {
 // abandon gives up a shard without a release. The app gets a lost call if it may hold the
 // shard.
 func (hs *heldShard) abandon(now time.Duration) {
-	hs.setPhase(now, HookGone)
-	hs.lostCallDue, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime
+	hs.setPhase(now, HookNotHeld)
+	hs.needsLostCall, hs.lostCallDeadline = hs.appMayHold, now+lostCallRetryTime
 }
 
 // countAcquireFailure counts a failed acquire call. causedTimeout is set if the call timed out and

@@ -188,13 +188,13 @@ type HookPhase uint8
 
 // The phases.
 const (
-	HookGone      HookPhase = iota + 1 // the app does not hold the shard, as far as the node knows
+	HookNotHeld   HookPhase = iota + 1 // the app does not hold the shard, as far as the node knows
 	HookAcquiring                      // the app loads the shard, or will load it once the node has a lease
 	HookServing                        // the app holds the shard
 	HookReleasing                      // the app must release the shard, once its last request has ended
 )
 
-var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}
+var phaseNames = [...]string{HookNotHeld: "not held", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}
 
 // String returns the phase as logs and status spell it.
 func (hp HookPhase) String() string { return enumName(phaseNames[:], uint8(hp), "HookPhase") }

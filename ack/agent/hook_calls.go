@@ -116,7 +116,7 @@ func (m *hookMachine) neededCall(held *heldShard) HookKind {
 		return HookAcquire
 	case held.phase == HookReleasing && m.inputs.mayRelease:
 		return HookRelease
-	case held.isGone() && held.lostCallDue:
+	case held.isNotHeld() && held.needsLostCall:
 		return HookLost
 	}
 	return 0
@@ -265,14 +265,14 @@ func (m *hookMachine) callSucceeded(now time.Duration, call *runningCall, result
 		m.acquireFailures.acquireSucceeded(now)
 	case HookRelease:
 		m.reportReleaseEnd(shard, held, ReleaseOK, "", false)
-		held.setPhase(now, HookGone)
-		held.appMayHold, held.lostCallDue = false, false
+		held.setPhase(now, HookNotHeld)
+		held.appMayHold, held.needsLostCall = false, false
 		held.released, held.note = true, result.Notes[shard]
 		if result.Absent[shard] { // the app did not hold it, so there is no final state
 			held.released, held.note = false, nil
 		}
 	case HookLost:
-		held.appMayHold, held.lostCallDue = false, false
+		held.appMayHold, held.needsLostCall = false, false
 	}
 }
 
@@ -316,7 +316,7 @@ func (m *hookMachine) abandonAfterRefusal(now time.Duration, kind HookKind, shar
 		m.reportUnreleased(now, shard, held)
 		held.abandon(now)
 	}
-	held.lostCallDue = false
+	held.needsLostCall = false
 }
 
 // HookEnded reports the result of a call. The caller must call Poll afterwards.
@@ -342,7 +342,7 @@ func (a *Agent) HeldShards() []HeldShardView {
 	}
 	var views []HeldShardView
 	for i := range a.hooks.shards {
-		if held := &a.hooks.shards[i]; !held.isGone() {
+		if held := &a.hooks.shards[i]; !held.isNotHeld() {
 			views = append(views, HeldShardView{Shard: shardmap.Shard(i), Epoch: held.epoch, Instance: held.instance, Phase: held.phase, Since: held.phaseSince, Err: held.lastError})
 		}
 	}

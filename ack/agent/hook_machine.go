@@ -218,14 +218,14 @@ func (m *hookMachine) advance(now time.Duration, shard shardmap.Shard, held *hel
 		m.advanceServing(now, ownership, held)
 	case HookReleasing:
 		m.advanceReleasing(now, shard, ownership, held)
-	case HookGone:
+	case HookNotHeld:
 	}
-	if held.isGone() && ownership.keepsShard {
+	if held.isNotHeld() && ownership.keepsShard {
 		held.beginAcquiring(now, ownership)
 		held.setService(m.inputs.state, shard)
 	}
-	if held.lostCallDue && now >= held.lostCallDeadline {
-		held.lostCallDue = false
+	if held.needsLostCall && now >= held.lostCallDeadline {
+		held.needsLostCall = false
 	}
 }
 
@@ -352,10 +352,10 @@ func (m *hookMachine) movesReleased(now time.Duration, mayRun func(shardmap.Shar
 			continue
 		}
 		held := &m.shards[i]
-		if held.callSeq != 0 || !held.isGone() {
+		if held.callSeq != 0 || !held.isNotHeld() {
 			return false
 		}
-		if held.lostCallDue && now < m.deadlines.release {
+		if held.needsLostCall && now < m.deadlines.release {
 			return false
 		}
 	}
@@ -385,7 +385,7 @@ func (m *hookMachine) stopAwaitsShards(now time.Duration) bool {
 	for i := range m.shards {
 		held := &m.shards[i]
 		awaitsRelease := held.phase == HookServing || held.phase == HookReleasing
-		awaitsLostCall := held.lostCallDue && now < m.deadlines.goodbye
+		awaitsLostCall := held.needsLostCall && now < m.deadlines.goodbye
 		if awaitsRelease || awaitsLostCall {
 			return true
 		}

@@ -72,7 +72,7 @@ func (is *InstanceSelector) Update(now time.Duration, checks []InstanceCheck, ow
 		}
 	}
 	if !anyHealthy {
-		return is.noneIsHealthy(now, checks)
+		return is.updateAllUnhealthy(now, checks)
 	}
 	is.noneHealthy = false
 	for i, check := range checks {
@@ -86,9 +86,9 @@ func (is *InstanceSelector) Update(now time.Duration, checks []InstanceCheck, ow
 	return InstanceHealth{Instances: is.set(), App: ack.AppHealth{Failing: !anyPasses, FlapCount: is.failures.Count(now)}}
 }
 
-// noneIsHealthy returns the health of an app without a healthy instance. The set of instances is
-// kept, because moving shards would help no request.
-func (is *InstanceSelector) noneIsHealthy(now time.Duration, checks []InstanceCheck) InstanceHealth {
+// updateAllUnhealthy applies the results of health checks without any healthy instance, and returns the
+// health of the app. The set of instances is kept, because moving shards would help no request.
+func (is *InstanceSelector) updateAllUnhealthy(now time.Duration, checks []InstanceCheck) InstanceHealth {
 	if !is.noneHealthy {
 		is.noneHealthy = true
 		is.failures.Add(now)
@@ -125,8 +125,9 @@ func (is *InstanceSelector) mayOwnShards(now time.Duration, instance shardmap.In
 	case check.Health.Refused || !wasSelected:
 		return false
 	}
-	recoversTogether := is.noneHealthyAt >= 0 && now-is.noneHealthyAt < instanceRecovery
-	return !anyPasses || recoversTogether && ownsShards(instance)
+	// The instances recover at slightly different times if their failure had the same cause.
+	allFailedRecently := is.noneHealthyAt >= 0 && now-is.noneHealthyAt < instanceRecovery
+	return !anyPasses || allFailedRecently && ownsShards(instance)
 }
 
 // anySelected reports whether any instance may own shards.

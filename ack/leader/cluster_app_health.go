@@ -107,7 +107,9 @@ func (m *member) countsForAppHealth(in inputs) bool {
 
 // isHeldBack reports whether a node outside the map must wait, because its app became
 // unhealthy repeatedly and recovered only recently, or because other members cannot reach it.
-func (m *member) isHeldBack(in inputs) bool { return m.holdRemaining(in) > 0 || m.reportHold(in) > 0 }
+func (m *member) isHeldBack(in inputs) bool {
+	return m.remainingHoldTime(in) > 0 || m.reportHold(in) > 0
+}
 
 // anyHeldBack reports whether any node is held back.
 func (mt *memberTracker) anyHeldBack(in inputs) bool {
@@ -119,16 +121,18 @@ func (mt *memberTracker) anyHeldBack(in inputs) bool {
 	return false
 }
 
-// holdTime returns how long the app must be healthy before the node gets shards again.
-func (m *member) holdTime(in inputs) time.Duration {
+// requiredHealthyTime returns how long the app must remain healthy from now on before the node gets
+// shards again. While the app is unhealthy, this is the whole pause.
+func (m *member) requiredHealthyTime(in inputs) time.Duration {
 	if m.heartbeat.Unhealthy && !m.heartbeat.Gateway && !in.isMember(m.id) {
 		return ack.FlapPause(m.heartbeat.App.FlapCount)
 	}
-	return m.holdRemaining(in)
+	return m.remainingHoldTime(in)
 }
 
-// holdRemaining returns how long the node is still held back if its app remains healthy.
-func (m *member) holdRemaining(in inputs) time.Duration {
+// remainingHoldTime returns how long a node with a healthy app is still held back, if the app remains
+// healthy. It returns zero for other nodes.
+func (m *member) remainingHoldTime(in inputs) time.Duration {
 	if !m.hasHeartbeat() || m.heartbeat.Unhealthy || m.heartbeat.Gateway || in.isMember(m.id) {
 		return 0
 	}

@@ -292,7 +292,7 @@ func (l *Leader) memberView(node *member) MemberView {
 		LinkWorks:   node.linkWorks(l.in),
 		Crashed:     node.hasCrashed(),
 		Eligible:    l.membership.isEligible(l.in, node) && !l.in.isRestarting(node),
-		HoldTime:    node.holdTime(l.in),
+		HoldTime:    node.requiredHealthyTime(l.in),
 		Restarting:  l.in.isRestarting(node) || node.awaitsReleases(l.in),
 		Unreachable: node.reportedSince >= 0,
 		Reporters:   l.members.reporters(l.in, node.id),

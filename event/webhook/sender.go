@@ -52,7 +52,7 @@ type Options struct {
 
 // Sender sends the events of a node to a receiver.
 type Sender struct {
-	o        Options
+	options  Options
 	target   atomic.Pointer[url.URL] // nil means that the sender sends nothing
 	retarget chan struct{}           // cap 1: the target has changed
 	client   client
@@ -69,13 +69,13 @@ type Sender struct {
 }
 
 // New returns a sender. It starts nothing. It returns an error if the URL is invalid.
-func New(o Options) (*Sender, error) {
-	cursor, err := o.Ring.Read("")
+func New(options Options) (*Sender, error) {
+	cursor, err := options.Ring.Read("")
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{o: o, retarget: make(chan struct{}, 1), client: newClient(&o), batchLimit: maxBatch, acknowledged: cursor.After()}
-	if err := s.SetURL(o.URL); err != nil {
+	s := &Sender{options: options, retarget: make(chan struct{}, 1), client: newClient(&options), batchLimit: maxBatch, acknowledged: cursor.After()}
+	if err := s.SetURL(options.URL); err != nil {
 		return nil, err
 	}
 	select {
@@ -153,7 +153,7 @@ func (s *Sender) collect(ctx context.Context) {
 // next returns the next events for the receiver, and a channel that is closed when there are further ones. It counts the
 // events that the ring has dropped; the first of the returned events then reports them.
 func (s *Sender) next() (events []event.Event, moreAvailable <-chan struct{}) {
-	cursor, err := s.o.Ring.Read(s.acknowledged)
+	cursor, err := s.options.Ring.Read(s.acknowledged)
 	if err != nil {
 		panic(err) // all IDs are of the ring
 	}
@@ -180,7 +180,7 @@ func (s *Sender) recordLoss(lost event.Event) {
 	lost.Missed += s.lost.Missed
 	s.lost = lost
 	if isLogDue(&s.lossLogAt) {
-		s.o.Log.Warn().Uint64("lost", s.stats.lost.Load()).Msg("webhook events lost")
+		s.options.Log.Warn().Uint64("lost", s.stats.lost.Load()).Msg("webhook events lost")
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Sender) skip(rejected *event.Event, err error) (pause time.Duration) {
 	s.rejections = 0
 	s.acknowledge(rejected)
 	s.stats.rejected.Add(1)
-	s.o.Log.Warn().Err(err).Str("event", rejected.ID).Stringer("kind", rejected.Kind).Msg("webhook event rejected by receiver")
+	s.options.Log.Warn().Err(err).Str("event", rejected.ID).Stringer("kind", rejected.Kind).Msg("webhook event rejected by receiver")
 	return minBackoff
 }
 
@@ -251,7 +251,7 @@ func (s *Sender) recordSuccess(target *url.URL, events []event.Event) {
 	s.backoff, s.rejections, s.batchLimit = 0, 0, min(2*s.batchLimit, maxBatch)
 	if s.stats.recordRequest("") && !s.failureLogAt.IsZero() {
 		s.failureLogAt = time.Time{}
-		s.o.Log.Info().Str("receiver", address.RedactURL(target.String())).Msg("webhook receiver acknowledges again")
+		s.options.Log.Info().Str("receiver", address.RedactURL(target.String())).Msg("webhook receiver acknowledges again")
 	}
 }
 
@@ -259,7 +259,7 @@ func (s *Sender) recordSuccess(target *url.URL, events []event.Event) {
 func (s *Sender) recordFailure(target *url.URL, err error, pause time.Duration) {
 	s.stats.recordRequest(err.Error())
 	if isLogDue(&s.failureLogAt) {
-		s.o.Log.Warn().Err(err).Str("receiver", address.RedactURL(target.String())).Dur("retry_in", pause).Msg("webhook failed, will retry")
+		s.options.Log.Warn().Err(err).Str("receiver", address.RedactURL(target.String())).Dur("retry_in", pause).Msg("webhook failed, will retry")
 	}
 }
 
@@ -279,7 +279,7 @@ func (s *Sender) finish(ctx context.Context) {
 		s.deliver(ctx, target, events)
 	}
 	if left := s.undelivered(); left > 0 {
-		s.o.Log.Warn().Uint64("events", left).Str("receiver", address.RedactURL(target.String())).Msg("webhook events not delivered before end")
+		s.options.Log.Warn().Uint64("events", left).Str("receiver", address.RedactURL(target.String())).Msg("webhook events not delivered before end")
 	}
 }
 
@@ -288,6 +288,6 @@ func (s *Sender) undelivered() uint64 {
 	if s.target.Load() == nil {
 		return 0
 	}
-	newest, seen := s.o.Ring.Newest(), s.stats.seen.Load()
+	newest, seen := s.options.Ring.Newest(), s.stats.seen.Load()
 	return newest - min(seen, newest)
 }

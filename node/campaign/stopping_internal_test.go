@@ -45,25 +45,25 @@ func TestStoppingNodeDoesNotCampaign(t *testing.T) {
 	c.Advance(time.Hour)
 	background := new(sync.WaitGroup)
 	s := &Suspicion{
-		o:       SuspicionOptions{Campaigner: &Campaigner{IsStopping: func() bool { return true }}, Agent: testAgent{c}, Background: background},
-		ctx:     context.Background(),
-		machine: election.New(election.Options{Server: "b/d", Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise()),
+		options:  SuspicionOptions{Campaigner: &Campaigner{IsStopping: func() bool { return true }}, Agent: testAgent{c}, Background: background},
+		ctx:      context.Background(),
+		detector: election.New(election.Options{Server: "b/d", Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise()),
 	}
 	since, campaigns := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
-		_, campaign := s.machine.Poll(c.Precise(), election.UnansweredHeartbeat{SentAt: since, LeaderTerm: 7})
+		_, campaign := s.detector.Poll(c.Precise(), election.UnansweredHeartbeat{SentAt: since, LeaderTerm: 7})
 		if campaigns = campaigns || campaign; campaigns {
 			break
 		}
-		s.machine.RecordReport(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
+		s.detector.RecordReport(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
 	}
-	if !campaigns || !s.machine.Report().Candidate {
+	if !campaigns || !s.detector.Report().Candidate {
 		t.Fatal("the voter does not campaign")
 	}
 	s.campaign(7) // the node has no Raft: if it campaigned, the test would panic
 	background.Wait()
-	if s.machine.Report().Candidate {
+	if s.detector.Report().Candidate {
 		t.Error("a stopping node reports to be a candidate")
 	}
 }

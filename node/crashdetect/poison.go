@@ -83,7 +83,7 @@ type PoisonOptions struct {
 // node's own clients and, if this node leads, those that other nodes have sent. Its methods may be called
 // from any goroutine.
 type PoisonDetector struct {
-	o PoisonOptions
+	options PoisonOptions
 
 	ctx    context.Context // of Start
 	checks sync.WaitGroup  // checks in the background
@@ -97,7 +97,9 @@ type PoisonDetector struct {
 }
 
 // NewPoisonDetector returns a PoisonDetector.
-func NewPoisonDetector(o PoisonOptions) *PoisonDetector { return &PoisonDetector{o: o} }
+func NewPoisonDetector(options PoisonOptions) *PoisonDetector {
+	return &PoisonDetector{options: options}
+}
 
 // Start must be called before ConnsBroken. Background checks end with ctx.
 func (p *PoisonDetector) Start(ctx context.Context) { p.ctx = ctx }
@@ -194,7 +196,7 @@ func (p *PoisonDetector) addSuspectLocked(s Suspect) {
 		return // the operator has enough keys to check
 	}
 	p.mu.suspects = append(p.mu.suspects, s)
-	p.o.Log.Warn().Uint32("shard", uint32(s.Key.Shard)).Str("key_hash", fmt.Sprintf("%016x", s.Key.Hash)).Strs("nodes", s.Nodes).Msg("poison request suspected")
+	p.options.Log.Warn().Uint32("shard", uint32(s.Key.Shard)).Str("key_hash", fmt.Sprintf("%016x", s.Key.Hash)).Strs("nodes", s.Nodes).Msg("poison request suspected")
 }
 
 // Suspects returns the suspected keys, the oldest first.
@@ -244,7 +246,7 @@ func (p *PoisonDetector) ConnsBroken(crash poison.Crash) {
 func (p *PoisonDetector) HasCrashed(ctx context.Context, crash poison.Crash) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
 		boot, err := p.dialBoot(ctx, crash.Node)
-		if p.o.StoppedOnPurpose(crash.Node) {
+		if p.options.StoppedOnPurpose(crash.Node) {
 			return false
 		}
 		if err == nil {
@@ -265,7 +267,7 @@ func (p *PoisonDetector) HasCrashed(ctx context.Context, crash poison.Crash) boo
 func (p *PoisonDetector) dialBoot(ctx context.Context, node string) (boot uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	c, err := p.o.Port.Dial(ctx, node, peer.Control)
+	c, err := p.options.Port.Dial(ctx, node, peer.Control)
 	if err != nil {
 		return 0, err
 	}
@@ -281,11 +283,11 @@ func (p *PoisonDetector) Report(ctx context.Context, reports []CrashReport) bool
 	for i := range reports {
 		reports[i].AgoMS = now.Sub(reports[i].At).Milliseconds()
 	}
-	switch leader := p.o.Leader(); leader {
+	switch leader := p.options.Leader(); leader {
 	case "":
 		return false
-	case p.o.Self:
-		p.Record(p.o.Self, reports)
+	case p.options.Self:
+		p.Record(p.options.Self, reports)
 		return true
 	default:
 		encoded, err := json.Marshal(reports)
@@ -294,23 +296,23 @@ func (p *PoisonDetector) Report(ctx context.Context, reports []CrashReport) bool
 		}
 		callCtx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return p.o.Client.Call(callCtx, leader, control.Request{Kind: control.Implicated, Implicated: encoded}, nil) == nil
+		return p.options.Client.Call(callCtx, leader, control.Request{Kind: control.Implicated, Implicated: encoded}, nil) == nil
 	}
 }
 
 // SuspectsOfLeader returns the keys that the leader suspects, or nil if the leader does not respond. It blocks
 // until the leader responds or ctx ends, for up to 250 ms.
 func (p *PoisonDetector) SuspectsOfLeader(ctx context.Context) (all []Suspect) {
-	switch leader := p.o.Leader(); leader {
+	switch leader := p.options.Leader(); leader {
 	case "":
 		return nil
-	case p.o.Self:
+	case p.options.Self:
 		all = p.Suspects()
 	default:
 		callCtx, cancel := context.WithTimeout(ctx, leaderTimeout)
 		defer cancel()
-		if err := p.o.Client.Call(callCtx, leader, control.Request{Kind: control.Suspects}, &all); err != nil {
-			p.o.Log.Debug().Err(err).Msg("leader's suspects not available")
+		if err := p.options.Client.Call(callCtx, leader, control.Request{Kind: control.Suspects}, &all); err != nil {
+			p.options.Log.Debug().Err(err).Msg("leader's suspects not available")
 			return nil
 		}
 	}

@@ -22,7 +22,7 @@ type JoinOptions struct {
 // JoinRecorder records one event with the duration of each step in which this process joined its cluster. Its
 // methods may be called from any goroutine. A nil JoinRecorder records nothing.
 type JoinRecorder struct {
-	o         JoinOptions
+	options   JoinOptions
 	startedAt time.Duration
 
 	// mu protects the following fields.
@@ -34,15 +34,15 @@ type JoinRecorder struct {
 }
 
 // NewJoinRecorder returns a JoinRecorder for a process that starts now.
-func NewJoinRecorder(o JoinOptions) *JoinRecorder {
-	now := o.Now()
-	return &JoinRecorder{o: o, startedAt: now, endedAt: now, ended: map[string]bool{}}
+func NewJoinRecorder(options JoinOptions) *JoinRecorder {
+	now := options.Now()
+	return &JoinRecorder{options: options, startedAt: now, endedAt: now, ended: map[string]bool{}}
 }
 
 // End records the end of a step. Later calls for the same step have no effect, and neither do calls after the end
 // of the join.
 func (j *JoinRecorder) End(step string) {
-	if j == nil || step == event.StepApp && !j.o.ChecksApp {
+	if j == nil || step == event.StepApp && !j.options.ChecksApp {
 		return
 	}
 	j.mu.Lock()
@@ -50,11 +50,11 @@ func (j *JoinRecorder) End(step string) {
 	if j.isCompleted || j.ended[step] {
 		return
 	}
-	now := max(j.o.Now(), j.endedAt)
+	now := max(j.options.Now(), j.endedAt)
 	j.join.Steps = append(j.join.Steps, event.Phase{Name: step, MS: milliseconds(now - j.endedAt)})
 	j.endedAt, j.ended[step] = now, true
 	isPart := j.ended[event.StepLease] && j.ended[event.StepMap]
-	if j.o.IsGateway {
+	if j.options.IsGateway {
 		isPart = j.ended[event.StepLog]
 	}
 	if !isPart {
@@ -63,7 +63,7 @@ func (j *JoinRecorder) End(step string) {
 	j.isCompleted = true
 	join := j.join
 	join.MS = milliseconds(now - j.startedAt)
-	j.o.Ring.Add(event.Event{Kind: event.JoinCompleted, Node: j.o.Self, Join: &join})
+	j.options.Ring.Add(event.Event{Kind: event.JoinCompleted, Node: j.options.Self, Join: &join})
 }
 
 // milliseconds converts a duration to milliseconds with the precision of an event.

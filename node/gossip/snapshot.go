@@ -95,7 +95,7 @@ func (s *memberSnapshot) read(reader io.Reader) error {
 		err = fmt.Errorf("it is longer than %d bytes", maxSnapshotSize)
 	}
 	if err == nil && invalidLines > 0 {
-		err = fmt.Errorf("%d lines say nothing that is known", invalidLines)
+		err = fmt.Errorf("%d lines are invalid", invalidLines)
 	}
 	return err
 }

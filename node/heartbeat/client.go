@@ -44,14 +44,16 @@ type ClientOptions struct {
 // previous leader open for OldConnTimeout: if that connection breaks, the new leader learns that the process of the
 // previous leader has exited.
 type Client struct {
-	o       ClientOptions
+	options ClientOptions
 	pending chan ack.Heartbeat // cap 1: the newest heartbeat
 
 	conns sync.WaitGroup // the goroutines of connections
 }
 
 // NewClient returns a Client.
-func NewClient(o ClientOptions) *Client { return &Client{o: o, pending: make(chan ack.Heartbeat, 1)} }
+func NewClient(options ClientOptions) *Client {
+	return &Client{options: options, pending: make(chan ack.Heartbeat, 1)}
+}
 
 // leaderConn is a connection to a leader, or an attempt to open one.
 type leaderConn struct {
@@ -84,7 +86,7 @@ func (k *Client) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case hb := <-k.pending:
-			leader := k.o.Leader()
+			leader := k.options.Leader()
 			k.removeOldConns(conns, leader)
 			k.sendTo(ctx, leader, hb, conns)
 		}
@@ -99,7 +101,7 @@ func (k *Client) removeOldConns(conns map[string]*leaderConn, leader string) {
 			delete(conns, node)
 			continue
 		}
-		if node != leader && time.Since(c.lastUsed) > k.o.OldConnTimeout() {
+		if node != leader && time.Since(c.lastUsed) > k.options.OldConnTimeout() {
 			c.cancel()
 		}
 	}
@@ -110,8 +112,8 @@ func (k *Client) removeOldConns(conns map[string]*leaderConn, leader string) {
 func (k *Client) sendTo(ctx context.Context, leader string, hb ack.Heartbeat, conns map[string]*leaderConn) {
 	switch leader {
 	case "":
-	case string(k.o.Self):
-		k.o.DeliverOwn(hb)
+	case string(k.options.Self):
+		k.options.DeliverOwn(hb)
 	default:
 		c := conns[leader]
 		if c == nil {
@@ -135,7 +137,7 @@ func (k *Client) open(ctx context.Context, node string) *leaderConn {
 		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms is suspected,
 		// so another heartbeat follows immediately. It opens a new connection, because closed is already closed.
 		if wasLost {
-			k.o.Trigger()
+			k.options.Trigger()
 		}
 	})
 	return c
@@ -146,10 +148,10 @@ func (k *Client) open(ctx context.Context, node string) *leaderConn {
 // minRedialInterval.
 func (k *Client) runConn(ctx context.Context, node string, c *leaderConn) (wasLost bool) {
 	dialCtx, cancelDial := context.WithTimeout(ctx, time.Second)
-	conn, err := k.o.Port.Dial(dialCtx, node, peer.Heartbeat)
+	conn, err := k.options.Port.Dial(dialCtx, node, peer.Heartbeat)
 	cancelDial()
 	if err != nil {
-		k.o.Log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
+		k.options.Log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
 		// Without this pause, each heartbeat would dial again.
 		select {
 		case <-time.After(minRedialInterval):
@@ -200,7 +202,7 @@ func (k *Client) reportClosed(ctx context.Context, node string, conn *peer.Conn)
 	if ctx.Err() != nil {
 		return false
 	}
-	k.o.OnConnClosed(node, conn.Boot())
+	k.options.OnConnClosed(node, conn.Boot())
 	return true
 }
 
@@ -216,11 +218,11 @@ func (k *Client) readResponses(ctx context.Context, conn *peer.Conn) {
 		buf = b
 		var a ack.Answer
 		if err := a.UnmarshalBinary(b); err != nil {
-			k.o.Log.Warn().Err(err).Str("peer", conn.Node()).Msg("invalid response to heartbeat")
+			k.options.Log.Warn().Err(err).Str("peer", conn.Node()).Msg("invalid response to heartbeat")
 			return
 		}
 		select {
-		case k.o.Answers <- a:
+		case k.options.Answers <- a:
 		case <-ctx.Done():
 			return
 		}

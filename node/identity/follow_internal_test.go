@@ -102,7 +102,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &follower{
 		t: t, c: c, conn: conn, r: bufio.NewReader(conn),
-		records: &Records{o: RecordsOptions{CloseOtherStreams: consensus.NewStream("y/d", nil).CloseOtherProcesses, SetPeerProcess: s.SetPeerProcess}, table: diskhistory.New(nil)},
+		records: &Records{options: RecordsOptions{CloseOtherStreams: consensus.NewStream("y/d", nil).CloseOtherProcesses, SetPeerProcess: s.SetPeerProcess}, table: diskhistory.New(nil)},
 	}
 }
 

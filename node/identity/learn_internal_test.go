@@ -47,7 +47,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		defer cancel()
 		go func() { _ = port.Serve(ctx, ln) }() // ends with ctx
 		p := proxy.New(proxy.Options{Queue: queue.New(queue.Options{})})
-		r := &Records{o: RecordsOptions{CloseOtherStreams: stream.CloseOtherProcesses, SetPeerProcess: p.SetPeerProcess}, table: diskhistory.New(nil)}
+		r := &Records{options: RecordsOptions{CloseOtherStreams: stream.CloseOtherProcesses, SetPeerProcess: p.SetPeerProcess}, table: diskhistory.New(nil)}
 		c, err := consensus.PeerDialer(at(there, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)

@@ -58,8 +58,8 @@ type RecordsOptions struct {
 // this node. With it, nodes detect a data directory that was rolled back to an older image or copied
 // (see package diskhistory). It implements peer.DiskRecords. Its methods may be called from any goroutine.
 type Records struct {
-	o     RecordsOptions
-	table *diskhistory.Table
+	options RecordsOptions
+	table   *diskhistory.Table
 	// learnMu makes learn run its follow-up actions in the order of the statements.
 	learnMu sync.Mutex
 	// unknownServers are the servers that have greeted with an unknown process.
@@ -74,13 +74,13 @@ var _ peer.DiskRecords = (*Records)(nil)
 // empty. If the file cannot be read now, its records are added later, when it can be read. Neither
 // stops the node: the other voters have the same records. If the node refused to start, an operator might
 // restore an older image of this disk. The other nodes would refuse that image, although the disk was intact.
-func NewRecords(o RecordsOptions) *Records {
-	kept, err := o.Dir.DiskRecords()
+func NewRecords(options RecordsOptions) *Records {
+	kept, err := options.Dir.DiskRecords()
 	if err != nil {
-		o.Log.Warn().Err(err).Str("lost", "records of the disks of other nodes: until those nodes send heartbeats again, this node does not detect an older or copied disk").
+		options.Log.Warn().Err(err).Str("lost", "records of the disks of other nodes: until those nodes send heartbeats again, this node does not detect an older or copied disk").
 			Msg("disk records reset")
 	}
-	r := &Records{o: o, table: diskhistory.New(kept), unknownServers: newUnknownServers()}
+	r := &Records{options: options, table: diskhistory.New(kept), unknownServers: newUnknownServers()}
 	if errors.Is(err, disk.ErrUnreadable) {
 		r.readErr = err
 	}
@@ -90,19 +90,19 @@ func NewRecords(o RecordsOptions) *Records {
 // write stores the records in the data directory. If the stored records could not be read yet, it
 // first reads and adds them.
 func (r *Records) write() error {
-	err := r.o.Dir.StoreDiskRecords(r.table.All())
+	err := r.options.Dir.StoreDiskRecords(r.table.All())
 	if !errors.Is(err, disk.ErrUnreadable) {
 		return err
 	}
-	kept, err := r.o.Dir.DiskRecords()
+	kept, err := r.options.Dir.DiskRecords()
 	if errors.Is(err, disk.ErrUnreadable) {
 		return err
 	}
 	if err != nil {
-		r.o.Log.Warn().Err(err).Msg("disk records reset")
+		r.options.Log.Warn().Err(err).Msg("disk records reset")
 	}
 	r.table.Recall(kept)
-	return r.o.Dir.StoreDiskRecords(r.table.All())
+	return r.options.Dir.StoreDiskRecords(r.table.All())
 }
 
 // LocalRecord returns the statement of this node about its own disk.
@@ -114,15 +114,15 @@ func (r *Records) LocalRecord() peer.Record {
 // ownStatement returns the statement of this node about its own disk. It is zero until Raft has
 // started, because this node sends no statements earlier.
 func (r *Records) ownStatement() diskhistory.Statement {
-	raft := r.o.Raft()
+	raft := r.options.Raft()
 	if raft == nil {
 		return diskhistory.Statement{}
 	}
 	// The term is read first because it may rise, and the statement must contain a term that was on the disk.
 	term := raft.Term()
-	applied := r.o.AppliedEpoch() // read before the last index, which it must not exceed
+	applied := r.options.AppliedEpoch() // read before the last index, which it must not exceed
 	return diskhistory.Statement{
-		Server: r.o.Server, Boot: r.o.Dir.Boot(), Nonce: r.o.Nonce,
+		Server: r.options.Server, Boot: r.options.Dir.Boot(), Nonce: r.options.Nonce,
 		Term: term, Last: raft.LastIndex(), Applied: uint64(applied),
 	}
 }
@@ -153,7 +153,7 @@ func (r *Records) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Re
 	isRaft := m.Kind == peer.Raft
 	if isRaft {
 		if err := r.checkOwnDisk(m); err != nil {
-			r.failStale(fmt.Errorf("node %q reports: %w", m.Peer.Node, err))
+			r.stopStaleDisk(fmt.Errorf("node %q reports: %w", m.Peer.Node, err))
 			return peer.RefusedStaleListenerDisk, err.Error()
 		}
 	}
@@ -189,7 +189,7 @@ func (r *Records) checkOwnDisk(m peer.Handshake) error {
 	if known.Nonce == 0 {
 		return nil // the peer has no record
 	}
-	recorded := disk.DiskRecord{Server: r.o.Server, Boot: m.BootKnownToPeer, Nonce: known.Nonce, Term: known.Term, Applied: known.Applied}
+	recorded := disk.DiskRecord{Server: r.options.Server, Boot: m.BootKnownToPeer, Nonce: known.Nonce, Term: known.Term, Applied: known.Applied}
 	return diskhistory.Check(recorded, r.ownStatement())
 }
 
@@ -210,10 +210,10 @@ func (r *Records) learn(s diskhistory.Statement) error {
 	current := r.table.Of(s.Server)
 	isNewProcess := previous.Nonce != current.Nonce
 	if isNewProcess {
-		r.o.CloseOtherStreams(s.Server, current.Nonce)
+		r.options.CloseOtherStreams(s.Server, current.Nonce)
 	}
 	if isNewProcess || previous.Boot != current.Boot {
-		r.o.SetPeerProcess(consensus.NodeOf(s.Server), current.Boot, current.Nonce)
+		r.options.SetPeerProcess(consensus.NodeOf(s.Server), current.Boot, current.Nonce)
 	}
 	return nil
 }
@@ -221,15 +221,15 @@ func (r *Records) learn(s diskhistory.Statement) error {
 // onUnknownProcess makes this node send Raft heartbeats now if it leads, so that a process that has
 // just started learns its leader immediately.
 func (r *Records) onUnknownProcess() {
-	if raft := r.o.Raft(); raft != nil {
+	if raft := r.options.Raft(); raft != nil {
 		raft.AnnounceLeader()
 	}
 }
 
 // greetLater schedules a greeting to a server with an unknown process, if it is a voter.
 func (r *Records) greetLater(server string) {
-	if r.o.Raft() != nil {
-		r.unknownServers.add(server, r.o.View.OtherVoters())
+	if r.options.Raft() != nil {
+		r.unknownServers.add(server, r.options.View.OtherVoters())
 	}
 }
 
@@ -241,7 +241,7 @@ func (r *Records) otherProcess(ctx context.Context, far peer.Identity) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, processProbeTimeout)
 	defer cancel()
-	return r.o.ProbeDuplicate(ctx, far.Node, far.Nonce)
+	return r.options.ProbeDuplicate(ctx, far.Node, far.Nonce)
 }
 
 // CheckHeartbeat returns an error if a heartbeat comes from a disk that was rolled back to an older image. A
@@ -282,7 +282,7 @@ func (r *Records) DialRaft(port *peer.Port, opened <-chan struct{}) consensus.Di
 		}
 		c, err = dial(ctx, node, id)
 		if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedStaleDialerDisk {
-			r.failStale(fmt.Errorf("node %q reports: %s", node, re.Reason))
+			r.stopStaleDisk(fmt.Errorf("node %q reports: %s", node, re.Reason))
 		}
 		return c, err
 	}
@@ -299,7 +299,8 @@ func (e *StaleDiskError) Error() string {
 // RollbackError converts the leader's refusal of a heartbeat, ack.RefusedRollback, to the error that stops the
 // node.
 func RollbackError(answer ack.Answer) error {
-	evidence := fmt.Sprintf("it was in a later term than it is, in its boot %d", answer.KnownBoot)
+	// RefusedRollback has three reasons: a higher boot, another process with the same boot, or a lower term.
+	evidence := fmt.Sprintf("its boot %d was in a later Raft term than this disk contains", answer.KnownBoot)
 	switch {
 	case answer.KnownBoot > answer.Boot:
 		evidence = fmt.Sprintf("this is its boot %d, and its boot %d is known", answer.Boot, answer.KnownBoot)
@@ -309,8 +310,8 @@ func RollbackError(answer ack.Answer) error {
 	return &StaleDiskError{fmt.Errorf("the leader has evidence that this disk is an older image of itself or a copy: %s", evidence)}
 }
 
-// failStale stops the node with a StaleDiskError.
-func (r *Records) failStale(reason error) { r.o.Fail(&StaleDiskError{reason}) }
+// stopStaleDisk stops the node with a StaleDiskError.
+func (r *Records) stopStaleDisk(reason error) { r.options.Fail(&StaleDiskError{reason}) }
 
 // Run writes the records when they have changed, until ctx ends, and then once more.
 //
@@ -371,10 +372,10 @@ func (r *Records) writeLogged(ctx context.Context, lastErr error) error {
 	}
 	switch {
 	case err != nil && lastErr == nil:
-		r.o.Log.Warn().Err(err).Str("lost", "what this node would know of the disks of others after its next start; the other voters know the same").
+		r.options.Log.Warn().Err(err).Str("lost", "what this node would know of the disks of others after its next start; the other voters know the same").
 			Msg("disk records not written, retrying")
 	case err == nil && lastErr != nil:
-		r.o.Log.Info().Msg("disk records written again")
+		r.options.Log.Info().Msg("disk records written again")
 	}
 	return err
 }

@@ -29,12 +29,12 @@ func answerRole(kind string) string { return "answer " + kind }
 func (r *Rotation) askProven(ctx context.Context, node, kind string, compose func(binding []byte) (any, error), value any) (secret.List, error) {
 	var own secret.List      // the secrets of this node
 	var streamBinding []byte // the channel binding of the stream
-	raw, err := r.o.Cluster.Ask(ctx, node, kind, func(binding []byte) (Proven, error) {
+	raw, err := r.options.Cluster.Ask(ctx, node, kind, func(binding []byte) (Proven, error) {
 		content, err := compose(binding)
 		if err != nil {
 			return Proven{}, err
 		}
-		own, streamBinding = r.o.Secrets.List(), binding
+		own, streamBinding = r.options.Secrets.List(), binding
 		return prove(own, binding, askRole(kind), content)
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Rotation) askProven(ctx context.Context, node, kind string, compose fun
 	if err = json.Unmarshal(raw, &response); err != nil {
 		return nil, fmt.Errorf("node: reply of %q: %w", node, err)
 	}
-	for _, s := range r.o.Secrets.List() { // the rotation may have added secrets since the request was sent
+	for _, s := range r.options.Secrets.List() { // the rotation may have added secrets since the request was sent
 		own = own.With(s)
 	}
 	proven := own.VerifyProofs(response.Proofs, streamBinding, answerRole(kind), response.Body)
@@ -71,14 +71,14 @@ func prove(own secret.List, binding []byte, role string, content any) (Proven, e
 // of this node's secrets. binding returns the channel binding of the stream. It returns an error if the
 // stream does not support proofs.
 func (r *Rotation) Answer(ctx context.Context, from, kind string, p Proven, binding func() ([]byte, error)) (any, error) {
-	if r.o.Secrets == nil {
+	if r.options.Secrets == nil {
 		return nil, ErrNoSecrets
 	}
 	streamBinding, err := binding()
 	if err != nil {
 		return nil, err
 	}
-	proven := r.o.Secrets.List().VerifyProofs(p.Proofs, streamBinding, askRole(kind), p.Body)
+	proven := r.options.Secrets.List().VerifyProofs(p.Proofs, streamBinding, askRole(kind), p.Body)
 	if len(proven) == 0 {
 		return nil, errUnproven
 	}
@@ -86,7 +86,7 @@ func (r *Rotation) Answer(ctx context.Context, from, kind string, p Proven, bind
 	if err != nil {
 		return nil, err
 	}
-	return prove(r.o.Secrets.List(), streamBinding, answerRole(kind), content)
+	return prove(r.options.Secrets.List(), streamBinding, answerRole(kind), content)
 }
 
 // handleRequest performs a request and returns the content of the response. proven contains the secrets of this
@@ -103,10 +103,10 @@ func (r *Rotation) handleRequest(ctx context.Context, from, kind string, body []
 	if err := json.Unmarshal(body, &by); err != nil {
 		return nil, fmt.Errorf("node: invalid request: %w", err)
 	}
-	if !r.o.Cluster.Leads() {
+	if !r.options.Cluster.Leads() {
 		return nil, api.ErrNoLeader
 	}
-	if err := checkHasNewest(from, proven, r.o.Secrets.List()); err != nil {
+	if err := checkHasNewest(from, proven, r.options.Secrets.List()); err != nil {
 		return nil, err
 	}
 	return r.Lead(ctx, by)

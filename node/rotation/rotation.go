@@ -46,13 +46,13 @@ type Options struct {
 
 // Rotation performs this node's part in a rotation of the secret, as the leader or as another node.
 type Rotation struct {
-	o        Options
+	options  Options
 	running  sync.Mutex       // held while this node leads a rotation
 	refusals logs.PeerLimiter // limits the log lines about refused steps
 }
 
 // New returns a Rotation. It starts nothing.
-func New(o Options) *Rotation { return &Rotation{o: o} }
+func New(options Options) *Rotation { return &Rotation{options: options} }
 
 var (
 	// ErrNoSecrets reports that the node has no secret. It wraps api.ErrRefused.
@@ -63,28 +63,28 @@ var (
 // Lead replaces the secret on all nodes. An interrupted rotation continues at the step at which it was
 // interrupted. by is the requester, for the log.
 func (r *Rotation) Lead(ctx context.Context, by string) (api.Rotation, error) {
-	if r.o.Secrets == nil {
+	if r.options.Secrets == nil {
 		return api.Rotation{}, ErrNoSecrets
 	}
 	if !r.running.TryLock() {
 		return api.Rotation{}, fmt.Errorf("%w: a rotation is running", api.ErrRefused)
 	}
 	defer r.running.Unlock()
-	r.o.Log.Info().Str("by", logs.Cut(by)).Msg("secret rotation requested")
+	r.options.Log.Info().Str("by", logs.Cut(by)).Msg("secret rotation requested")
 	current := &round{rotation: r}
 	nodes, err := current.run(ctx)
 	if err != nil {
-		r.o.Log.Warn().Err(err).Msg("secret rotation stopped")
+		r.options.Log.Warn().Err(err).Msg("secret rotation stopped")
 		return api.Rotation{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
 	}
 	target := current.target.Fingerprint()
-	r.o.Log.Info().Str("secret", target).Strs("nodes", nodes).Msg("secret rotated")
+	r.options.Log.Info().Str("secret", target).Strs("nodes", nodes).Msg("secret rotated")
 	return api.Rotation{Secret: target, Nodes: nodes}, nil
 }
 
 // Ask asks the leader to replace the secret. by is the requester, for the leader's log.
 func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, error) {
-	if r.o.Secrets == nil {
+	if r.options.Secrets == nil {
 		return api.Rotation{}, ErrNoSecrets
 	}
 	var result api.Rotation
@@ -93,5 +93,5 @@ func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, er
 		return api.Rotation{}, err
 	}
 	// The response of a leader without the newest secret is not trustworthy.
-	return result, checkHasNewest(leader, proven, r.o.Secrets.List())
+	return result, checkHasNewest(leader, proven, r.options.Secrets.List())
 }

@@ -99,10 +99,10 @@ func (r *round) chooseTarget(reports map[string]nodeReport) error {
 	if wasInterrupted && newest.Made.Equal(sorted[1].Made) {
 		return fmt.Errorf("the nodes hold the secrets %s and %s, and it is unknown which one is newer (made=TIME after it in the file): complete the rotation manually", newest.Fingerprint, sorted[1].Fingerprint)
 	}
-	ownSecret, ok := r.rotation.o.Secrets.List().Find(newest.Fingerprint)
+	ownSecret, ok := r.rotation.options.Secrets.List().Find(newest.Fingerprint)
 	if !ok {
 		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: nodes do not send a secret to others on their own; put it into the file of every node, or make a node leader that has it (shardway step-down), then run the command again",
-			newest.Fingerprint, strings.Join(nodesWith[newest.Fingerprint], ", "), r.rotation.o.Self)
+			newest.Fingerprint, strings.Join(nodesWith[newest.Fingerprint], ", "), r.rotation.options.Self)
 	}
 	if err := ownSecret.CheckDate(time.Now()); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (r *round) createTarget(current secret.Secret) error {
 		made = earliest
 	}
 	r.target = secret.Generate(made).Rotated()
-	secrets := r.rotation.o.Secrets
+	secrets := r.rotation.options.Secrets
 	return secrets.Install(r.target, secrets.List())
 }
 
@@ -181,9 +181,9 @@ func (r *round) wrapTargetFor(missing []string, reports map[string]nodeReport) (
 		}
 	}
 	newest := slices.MinFunc(inUse, newestFirst).Fingerprint
-	wrappingSecret, ok := r.rotation.o.Secrets.List().Find(newest)
+	wrappingSecret, ok := r.rotation.options.Secrets.List().Find(newest)
 	if !ok {
-		return nil, fmt.Errorf("secret %s is in use and this leader, node %q, does not have it: put it into its file", newest, r.rotation.o.Self)
+		return nil, fmt.Errorf("secret %s is in use and this leader, node %q, does not have it: put it into its file", newest, r.rotation.options.Self)
 	}
 	for _, node := range missing {
 		if !reports[node].proven.Has(wrappingSecret) {
@@ -208,7 +208,7 @@ func (r *round) gatherReports(ctx context.Context) (map[string]nodeReport, error
 // nodes returns all nodes that must take part. It returns an error if other members would lose the
 // connection to the cluster, because they cannot take part.
 func (r *round) nodes() ([]string, error) {
-	nodes, outside := r.rotation.o.Cluster.AllNodes()
+	nodes, outside := r.rotation.options.Cluster.AllNodes()
 	if len(outside) > 0 {
 		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate manually, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
 	}
@@ -248,7 +248,7 @@ func (r *round) runStep(ctx context.Context, nodes []string, step string, compos
 
 // performStep makes one node, which may be the leader itself, perform a step, and returns its report.
 func (r *round) performStep(ctx context.Context, node, step string, compose func(binding []byte) (any, error)) (nodeReport, error) {
-	if node == r.rotation.o.Self {
+	if node == r.rotation.options.Self {
 		return r.performOwnStep(step)
 	}
 	var state State
@@ -259,7 +259,7 @@ func (r *round) performStep(ctx context.Context, node, step string, compose func
 // performOwnStep performs a step on the leader. There is nothing to install, because the leader already has the
 // target.
 func (r *round) performOwnStep(step string) (nodeReport, error) {
-	secrets := r.rotation.o.Secrets
+	secrets := r.rotation.options.Secrets
 	var err error
 	switch step {
 	case stepUse:

@@ -40,17 +40,17 @@ func (r *Rotation) performStep(leader string, step Step, proven secret.List, bin
 	err := r.changeSecrets(step, proven, binding)
 	if err != nil {
 		if r.refusals.Pass(leader) {
-			r.o.Log.Warn().Err(err).Str("step", logs.Cut(step.Kind)).Str("secret", logs.Cut(step.Fingerprint)).Str("peer", leader).Msg("secret step refused")
+			r.options.Log.Warn().Err(err).Str("step", logs.Cut(step.Kind)).Str("secret", logs.Cut(step.Fingerprint)).Str("peer", leader).Msg("secret step refused")
 		}
 	} else if step.Kind != stepShow {
-		r.o.Log.Info().Str("step", step.Kind).Str("secret", step.Fingerprint).Str("peer", leader).Msg("secret step taken")
+		r.options.Log.Info().Str("step", step.Kind).Str("secret", step.Fingerprint).Str("peer", leader).Msg("secret step taken")
 	}
-	return State{Held: r.o.Secrets.Summaries()}, err
+	return State{Held: r.options.Secrets.Summaries()}, err
 }
 
 // changeSecrets changes the secrets of this node as a step requires.
 func (r *Rotation) changeSecrets(step Step, proven secret.List, binding []byte) error {
-	secrets := r.o.Secrets
+	secrets := r.options.Secrets
 	switch step.Kind {
 	case stepShow:
 		return nil

@@ -35,24 +35,24 @@ const (
 // The node stays a member of Raft and gossip. All steps together take at most Options.Timeout. If
 // failed ends earlier, the node has failed.
 func (s *Sequence) RestartInPlace(failed context.Context) {
-	ctx, cancel := context.WithTimeout(failed, s.o.Timeout)
+	ctx, cancel := context.WithTimeout(failed, s.options.Timeout)
 	defer cancel()
 	startedAt := time.Now()
-	s.o.Log.Info().Dur("grace", s.o.Grace).Msg("restarting in place, shards wait")
-	s.o.Proxy.SetDraining(true)
+	s.options.Log.Info().Dur("grace", s.options.Grace).Msg("restarting in place, shards wait")
+	s.options.Proxy.SetDraining(true)
 	s.waitForLameDuck(ctx, startedAt)
-	releaseTime := s.o.DrainTimeout + s.o.ReleaseTimeout // from the end of the requests of clients to the goodbye
-	requestCtx, stop := context.WithDeadline(ctx, startedAt.Add(max(s.o.Timeout-releaseTime-closeTimeout, 0)))
-	if err := s.o.Proxy.DrainClients(requestCtx); err != nil && failed.Err() == nil {
-		s.o.Log.Warn().Err(err).Msg("requests of connected clients aborted")
+	releaseTime := s.options.DrainTimeout + s.options.ReleaseTimeout // from the end of the requests of clients to the goodbye
+	requestCtx, stop := context.WithDeadline(ctx, startedAt.Add(max(s.options.Timeout-releaseTime-closeTimeout, 0)))
+	if err := s.options.Proxy.DrainClients(requestCtx); err != nil && failed.Err() == nil {
+		s.options.Log.Warn().Err(err).Msg("requests of connected clients aborted")
 	}
 	stop()
 	if failed.Err() != nil {
 		return
 	}
 	s.transferLeadership(ctx)
-	goodbyeAt := s.o.Agent.LastAnswer()
-	s.o.Agent.SayGoodbye()
+	goodbyeAt := s.options.Agent.LastAnswer()
+	s.options.Agent.SayGoodbye()
 	recordCtx, stop := context.WithTimeout(ctx, releaseTime+restartRecordTimeout)
 	waitUntil(recordCtx, func() bool { return s.restartRecorded(goodbyeAt) })
 	stop()
@@ -66,8 +66,8 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 	}
 	closeCtx, stop := context.WithTimeout(ctx, closeTimeout)
 	defer stop()
-	if err := s.o.ShutProxy(closeCtx); err != nil {
-		s.o.Log.Debug().Err(err).Msg("connections closed")
+	if err := s.options.ShutProxy(closeCtx); err != nil {
+		s.options.Log.Debug().Err(err).Msg("connections closed")
 	}
 }
 
@@ -75,21 +75,21 @@ func (s *Sequence) RestartInPlace(failed context.Context) {
 // no shards, there is nothing to record, and it reports whether all requests have ended and the leader has
 // responded after goodbyeAt, a result of Agent.LastAnswer.
 func (s *Sequence) restartRecorded(goodbyeAt time.Duration) bool {
-	state := s.o.State()
-	recorded, _ := state.Restart(s.o.Self)
-	nothingToRecord := s.o.View.IsLastNode() || !state.Committed().IsMember(s.o.Self)
-	return recorded.Boot == s.o.Agent.Boot() || nothingToRecord && s.o.Agent.HasStopped() && s.o.Agent.LastAnswer() > goodbyeAt
+	state := s.options.State()
+	recorded, _ := state.Restart(s.options.Self)
+	nothingToRecord := s.options.View.IsLastNode() || !state.Committed().IsMember(s.options.Self)
+	return recorded.Boot == s.options.Agent.Boot() || nothingToRecord && s.options.Agent.HasStopped() && s.options.Agent.LastAnswer() > goodbyeAt
 }
 
 // mustRecordRestarts reports whether this node leads, and the log does not contain yet the restarts of
 // other nodes that have sent a goodbye, and the shards that these nodes keep.
 func (s *Sequence) mustRecordRestarts(ctx context.Context) bool {
-	l := s.o.Leadership()
+	l := s.options.Leadership()
 	if l == nil {
 		return false
 	}
 	views, _ := l.View(ctx)
-	state := s.o.State()
+	state := s.options.State()
 	return slices.ContainsFunc(views, func(v leader.MemberView) bool {
 		recorded, _ := state.Restart(v.Node)
 		return v.Heartbeat.RestartWithin > 0 && recorded.Boot < v.Heartbeat.Boot && state.Committed().IsMember(v.Node)
@@ -101,14 +101,14 @@ func (s *Sequence) mustRecordRestarts(ctx context.Context) bool {
 // one has returned. Without a quorum, no further restart can be recorded in the log. Then the next node
 // could not keep its shards, and its app would have to discard their state.
 func (s *Sequence) isNeededForQuorum() bool {
-	voters, _ := s.o.View.Servers()
-	if !slices.Contains(voters, s.o.Server) {
+	voters, _ := s.options.View.Servers()
+	if !slices.Contains(voters, s.options.Server) {
 		return false
 	}
-	state := s.o.State()
+	state := s.options.State()
 	staying := 0
 	for _, v := range voters {
-		if id := consensus.NodeOf(v); id != string(s.o.Self) && !state.Restarting(shardmap.NodeID(id)) {
+		if id := consensus.NodeOf(v); id != string(s.options.Self) && !state.Restarting(shardmap.NodeID(id)) {
 			staying++
 		}
 	}
@@ -117,7 +117,7 @@ func (s *Sequence) isNeededForQuorum() bool {
 
 // voterLingerTime returns the maximum time for which this node stays because it is needed for a quorum.
 func (s *Sequence) voterLingerTime() time.Duration {
-	if voters, _ := s.o.View.Servers(); len(voters) == 2 {
+	if voters, _ := s.options.View.Servers(); len(voters) == 2 {
 		return pairVoterLinger
 	}
 	return voterLinger

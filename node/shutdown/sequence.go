@@ -76,19 +76,19 @@ type Options struct {
 }
 
 // Sequence performs the steps of an orderly stop.
-type Sequence struct{ o Options }
+type Sequence struct{ options Options }
 
 // New returns a Sequence.
-func New(o Options) *Sequence { return &Sequence{o} }
+func New(options Options) *Sequence { return &Sequence{options} }
 
 // waitForLameDuck waits until the lame-duck period of the stopping node is over, or until ctx ends. startedAt is
 // the start of the period, at which the node stopped being ready. During the period the node still accepts
 // connections, so that load balancers have time to detect that it is not ready.
 func (s *Sequence) waitForLameDuck(ctx context.Context, startedAt time.Time) {
-	if s.o.LameDuck == nil {
+	if s.options.LameDuck == nil {
 		return
 	}
-	timer := time.NewTimer(s.o.LameDuck() - time.Since(startedAt))
+	timer := time.NewTimer(s.options.LameDuck() - time.Since(startedAt))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -99,28 +99,28 @@ func (s *Sequence) waitForLameDuck(ctx context.Context, startedAt time.Time) {
 // transferLeadership transfers the leadership to another voter, if this node leads. It waits up to
 // newLeaderTimeout for the new leader.
 func (s *Sequence) transferLeadership(ctx context.Context) {
-	raft := s.o.View.Raft
+	raft := s.options.View.Raft
 	if !raft.IsLeader() {
 		return
 	}
-	if err := leaderloop.Transfer(ctx, s.o.View, s.o.Leadership()); err != nil {
-		s.o.Log.Debug().Err(err).Msg("leadership transfer failed")
+	if err := leaderloop.Transfer(ctx, s.options.View, s.options.Leadership()); err != nil {
+		s.options.Log.Debug().Err(err).Msg("leadership transfer failed")
 	}
 	leaderCtx, stop := context.WithTimeout(ctx, newLeaderTimeout)
-	waitUntil(leaderCtx, func() bool { l := raft.Leader(); return l != "" && l != string(s.o.Self) })
+	waitUntil(leaderCtx, func() bool { l := raft.Leader(); return l != "" && l != string(s.options.Self) })
 	stop()
 }
 
 // NoTakeoverReason returns why no other node takes over the shards of this draining or stopping node, or "" if
 // another node may take them over.
 func (s *Sequence) NoTakeoverReason() string {
-	sinceLastAnswer := s.o.Clock.Precise() - s.o.Agent.LastAnswer()
+	sinceLastAnswer := s.options.Clock.Precise() - s.options.Agent.LastAnswer()
 	switch {
-	case s.o.View.IsLastNode():
+	case s.options.View.IsLastNode():
 		return "there is no other node"
-	case s.o.Agent.HasNoTakeover():
+	case s.options.Agent.HasNoTakeover():
 		return adminapi.NoOtherOwner
-	case sinceLastAnswer > 2*s.o.View.Timing().DeadAfter:
+	case sinceLastAnswer > 2*s.options.View.Timing().DeadAfter:
 		return "no contact to a leader"
 	}
 	return ""

@@ -38,13 +38,13 @@ type Hook interface {
 }
 
 // HasHook reports whether the app has the hook alive, so that the caller must call RunHook.
-func (l *Limit) HasHook() bool { return len(l.o.Hooks) > 0 }
+func (l *Limit) HasHook() bool { return len(l.options.Hooks) > 0 }
 
 // RunHook calls the hook alive of each app instance repeatedly, until ctx ends. A hanging instance does not delay
 // the calls of the other instances.
 func (l *Limit) RunHook(ctx context.Context) {
 	var running sync.WaitGroup
-	for instance := range l.o.Hooks {
+	for instance := range l.options.Hooks {
 		running.Go(func() { l.runHook(ctx, shardmap.Instance(instance)) })
 	}
 	running.Wait()
@@ -52,7 +52,7 @@ func (l *Limit) RunHook(ctx context.Context) {
 
 // runHook calls the hook alive of one app instance repeatedly, until ctx ends.
 func (l *Limit) runHook(ctx context.Context, instance shardmap.Instance) {
-	defer l.o.Hooks[instance].CloseAlive()
+	defer l.options.Hooks[instance].CloseAlive()
 	previousID := ""
 	for {
 		remaining, afterGrant := l.timeForHook()
@@ -88,14 +88,14 @@ const (
 func (l *Limit) callHook(ctx context.Context, instance shardmap.Instance, previousID *string, remaining, timeout time.Duration) callResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	committed := l.o.Router.State().Committed()
+	committed := l.options.Router.State().Committed()
 	call := ackagent.AliveCall{ID: newCallID(), PreviousID: *previousID, MapEpoch: committed.Epoch(), ShardCount: l.countShards(committed, instance), WriteFor: remaining}
-	follows, refused, err := l.o.Hooks[instance].Alive(ctx, call)
+	follows, refused, err := l.options.Hooks[instance].Alive(ctx, call)
 	if *previousID = ""; err == nil && follows {
 		*previousID = call.ID
 	}
 	if err != nil {
-		l.o.Log.Debug().Err(err).Int("instance", instance.Number()).Msg("app not informed of write permission")
+		l.options.Log.Debug().Err(err).Int("instance", instance.Number()).Msg("app not informed of write permission")
 	}
 	switch {
 	case refused:
@@ -110,17 +110,17 @@ func (l *Limit) callHook(ctx context.Context, instance shardmap.Instance, previo
 
 // countShards returns the number of shards that an app instance owns in a map.
 func (l *Limit) countShards(m *shardmap.Map, instance shardmap.Instance) int {
-	if len(l.o.Hooks) == 1 {
-		return m.ShardCount(l.o.Self)
+	if len(l.options.Hooks) == 1 {
+		return m.ShardCount(l.options.Self)
 	}
-	return m.InstanceCount(l.o.Self, instance)
+	return m.InstanceCount(l.options.Self, instance)
 }
 
 // stopApp revokes the permission to write that an earlier process of this node gave each app instance with
 // the hook alive. It returns when stopInstance has returned for all of them.
 func (l *Limit) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 	var running sync.WaitGroup
-	for instance := range l.o.Hooks {
+	for instance := range l.options.Hooks {
 		running.Go(func() { l.stopInstance(ctx, shardmap.Instance(instance), earlier) })
 	}
 	running.Wait()
@@ -133,7 +133,7 @@ func (l *Limit) stopInstance(ctx context.Context, instance shardmap.Instance, ea
 	nothingStored := earlier.Boot == 0
 	timeout := earlier.Alive
 	if nothingStored {
-		timeout = l.o.InitialTiming.DeadAfter
+		timeout = l.options.InitialTiming.DeadAfter
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

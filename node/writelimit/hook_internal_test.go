@@ -82,7 +82,7 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, _ := newTestLimit(t, clock.Virtual(), x.earlier, func(disk.AppAllowance) error { return nil })
-			l.o.Hooks = []Hook{&x.app}
+			l.options.Hooks = []Hook{&x.app}
 			began := time.Now()
 			l.AwaitEarlier(t.Context())
 			if took := time.Since(began); took != x.took || len(x.app.calls) < x.calls || len(x.app.calls) > x.calls+1 {
@@ -137,7 +137,7 @@ func TestInstanceThatHangsDelaysNoCallOfItsSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging, healthy := &hangingApp{}, &askedApp{answers: []error{nil}}
 		l, _ := newTestLimit(t, clock.Virtual(), disk.AppAllowance{Boot: 1, Alive: 6 * time.Second}, func(disk.AppAllowance) error { return nil })
-		l.o.Hooks = []Hook{hanging, healthy}
+		l.options.Hooks = []Hook{hanging, healthy}
 		began := time.Now()
 		l.AwaitEarlier(t.Context())
 		if took := time.Since(began); took != 6*time.Second || len(healthy.calls) != 1 {

@@ -38,25 +38,25 @@ type Options struct {
 // Limit determines how long the app may still write, and grants only times that are stored in the data
 // directory.
 type Limit struct {
-	o       Options
+	options Options
 	boot    uint64                            // number of this process, see disk.Dir.Boot
 	earlier disk.AppAllowance                 // times that an earlier process has granted
 	granted *persist.Value[disk.AppAllowance] // times that this process may grant; nil means that times are not stored
 }
 
 // New returns the Limit of this process. It reads the times that an earlier process has granted.
-func New(o Options) *Limit {
-	l := &Limit{o: o}
-	if o.Dir == nil {
+func New(options Options) *Limit {
+	l := &Limit{options: options}
+	if options.Dir == nil {
 		return l
 	}
-	l.boot = o.Dir.Boot()
+	l.boot = options.Dir.Boot()
 	var err error
-	if l.earlier, err = o.Dir.AppAllowance(); err != nil {
-		o.Log.Warn().Err(err).Msg("app allowance not read")
-		l.earlier = disk.AppAllowance{Boot: l.boot - 1, Alive: o.InitialTiming.DeadAfter, Owned: o.InitialTiming.DeadAfter}
+	if l.earlier, err = options.Dir.AppAllowance(); err != nil {
+		options.Log.Warn().Err(err).Msg("app allowance not read")
+		l.earlier = disk.AppAllowance{Boot: l.boot - 1, Alive: options.InitialTiming.DeadAfter, Owned: options.InitialTiming.DeadAfter}
 	}
-	l.granted = persist.New("app allowance", l.earlier, o.Dir.StoreAppAllowance, o.Log)
+	l.granted = persist.New("app allowance", l.earlier, options.Dir.StoreAppAllowance, options.Log)
 	return l
 }
 
@@ -103,17 +103,17 @@ func ceilMillis(d time.Duration) time.Duration {
 //   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
 //   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
 func (l *Limit) timeUntilTakeover() (remaining, afterGrant time.Duration) {
-	timing := l.o.Timing()
+	timing := l.options.Timing()
 	var writeEnd time.Duration // time of the clock
 	switch timing.Takeover {
 	case ack.TakeoverTimeout:
-		writeEnd, afterGrant = l.o.Router.AbortTime(), timing.Lease+timingrules.AbortDelay(timing.Lease, timing.DeadAfter)
+		writeEnd, afterGrant = l.options.Router.AbortTime(), timing.Lease+timingrules.AbortDelay(timing.Lease, timing.DeadAfter)
 	case ack.TakeoverLease:
-		writeEnd, afterGrant = l.o.Router.LeaseEnd(), timing.Lease
+		writeEnd, afterGrant = l.options.Router.LeaseEnd(), timing.Lease
 	case ack.TakeoverImmediate:
 		return 0, 0
 	}
-	remaining = max(writeEnd-l.o.Clock.Precise(), 0)
+	remaining = max(writeEnd-l.options.Clock.Precise(), 0)
 	return min(remaining, afterGrant), afterGrant
 }
 

@@ -34,7 +34,8 @@ const (
 	eventsEndRequested                    // the stream must end at the next blank line
 	eventsEnded                           // nothing more may be forwarded
 	eventsResumable                       // another owner can resume the stream
-	eventsRun          = 32               // bit offset of the run number
+
+	runNumberShift = 32 // the upper half of the state is the run number
 )
 
 // ErrEnded reports that an event stream was ended at a blank line.
@@ -66,15 +67,15 @@ func (e *Relay) Resume(runNumber uint32, resumable bool) {
 
 func (e *Relay) start(runNumber uint32, resumable, resumed bool, buffer *eventstream.Buffer) {
 	e.resumable, e.resumed, e.buffer = resumable, resumed, buffer
-	e.state.Store(uint64(runNumber)<<eventsRun | e.resumableFlag())
+	e.state.Store(uint64(runNumber)<<runNumberShift | e.resumableFlag())
 }
 
-// resumableFlag returns eventsResumable if another owner can resume the stream, and zero otherwise.
+// resumableFlag returns eventsResumable if another owner can resume the stream, and zero otherwise. A resumed stream
+// has already forwarded an event ID, so this response needs none.
 func (e *Relay) resumableFlag() uint64 {
-	if !e.resumable {
-		return 0
-	}
-	if _, ok := e.scanner.ID(); ok || e.resumed && !e.scanner.HasInvalidID() {
+	_, hasID := e.scanner.ID()
+	hasEarlierID := e.resumed && !e.scanner.HasInvalidID()
+	if e.resumable && (hasID || hasEarlierID) {
 		return eventsResumable
 	}
 	return 0
@@ -95,7 +96,7 @@ func (e *Relay) LastEventID() []byte {
 // it.
 func (e *Relay) IsResumable(runNumber uint32) bool {
 	state := e.state.Load()
-	return uint32(state>>eventsRun) == runNumber && state&eventsResumable != 0
+	return uint32(state>>runNumberShift) == runNumber && state&eventsResumable != 0
 }
 
 // Copy forwards events as they arrive. As in h1.Writer.Copy, readErr is an error of the source or
@@ -212,7 +213,7 @@ func (e *Relay) endWrite() bool {
 func (e *Relay) RequestEnd(runNumber uint32) bool {
 	for {
 		old := e.state.Load()
-		if uint32(old>>eventsRun) != runNumber || old&eventsEnded != 0 {
+		if uint32(old>>runNumberShift) != runNumber || old&eventsEnded != 0 {
 			return true
 		}
 		next := old | eventsEndRequested

@@ -22,13 +22,13 @@ func BenchmarkFind(b *testing.B) {
 				b.Fatal(err)
 			}
 			conn := h1.NewConn(&script{Reader: strings.NewReader(bm.request)}, h1.Options{Buffers: &h1.Buffers{}})
-			x := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
-			if err := conn.ReadRequest(x.Request); err != nil {
+			e := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
+			if err := conn.ReadRequest(e.Request); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if found, invalid := x.Find(false); invalid != nil || len(found.Key) == 0 {
+				if found, invalid := e.Find(false); invalid != nil || len(found.Key) == 0 {
 					b.Fatal(invalid)
 				}
 			}

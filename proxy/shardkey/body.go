@@ -50,11 +50,11 @@ const (
 // bodyKey returns the key that a source finds in the body, or nil if it finds none. body is nil if
 // the body has not been read; then needsBody reports whether the source must read it. If the request
 // must be refused, problemText is the reason.
-func (x *Extractor) bodyKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
-	if x.hasNoBody(body) {
+func (e *Extractor) bodyKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
+	if e.hasNoBody(body) {
 		return nil, false, ""
 	}
-	isReadable, problemText := x.isBodyReadable(source)
+	isReadable, problemText := e.isBodyReadable(source)
 	switch {
 	case !isReadable:
 		return nil, false, problemText
@@ -64,14 +64,14 @@ func (x *Extractor) bodyKey(source *keysource.Source, body *Body) (key []byte, n
 		return nil, false, ""
 	}
 	if source.Kind == keysource.JSON {
-		document, err := jsonkey.Find(x.Grow(maxBodyKey), body.Data, source.Name)
+		document, err := jsonkey.Find(e.Grow(maxBodyKey), body.Data, source.Name)
 		if err != nil {
 			return nil, false, err.Error() + " for "
 		}
 		key = document
 	} else {
-		key, problemText = formKey(x.Grow(len(body.Data)), body.Data, source.Name)
-		if problemText == "" && key != nil && hasOtherParameter(x.Request.Query(), source.Name, key) {
+		key, problemText = formKey(e.Grow(len(body.Data)), body.Data, source.Name)
+		if problemText == "" && key != nil && hasOtherParameter(e.Request.Query(), source.Name, key) {
 			problemText = detailFormQuery
 		}
 	}
@@ -82,21 +82,21 @@ func (x *Extractor) bodyKey(source *keysource.Source, body *Body) (key []byte, n
 }
 
 // hasNoBody reports whether the request has no body, or an empty one.
-func (x *Extractor) hasNoBody(body *Body) bool {
+func (e *Extractor) hasNoBody(body *Body) bool {
 	if body != nil {
 		return body.IsComplete && len(body.Data) == 0
 	}
-	return x.Request.Body.Done() && x.Request.Body.Received() == 0
+	return e.Request.Body.Done() && e.Request.Body.Received() == 0
 }
 
 // isBodyReadable reports whether the header permits the source to read the body. If the header is
 // ambiguous, problemText is the reason.
-func (x *Extractor) isBodyReadable(source *keysource.Source) (isReadable bool, problemText string) {
-	isEncoded, problemText := x.hasContentEncoding()
+func (e *Extractor) isBodyReadable(source *keysource.Source) (isReadable bool, problemText string) {
+	isEncoded, problemText := e.hasContentEncoding()
 	if problemText != "" || isEncoded {
 		return false, problemText
 	}
-	format, problemText := x.bodyFormat()
+	format, problemText := e.bodyFormat()
 	isJSON, isForm := source.Kind == keysource.JSON, source.Kind == keysource.Form
 	switch {
 	case problemText != "":
@@ -113,14 +113,14 @@ func (x *Extractor) isBodyReadable(source *keysource.Source) (isReadable bool, p
 // because the app does not receive them. If the client has listed the field in Connection,
 // problemText refuses the request: the node does not forward the field, so the app would read the
 // body in another way than the client meant it.
-func (x *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
+func (e *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
 	const name = "Content-Encoding"
-	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
-		_, value := x.Request.Field(i)
-		if len(value) == 0 || bytes.EqualFold(value, []byte("identity")) || x.removedFields().Has(x.Request.KnownField(i)) {
+	for i := e.Request.FindLookalike(name, 0); i >= 0; i = e.Request.FindLookalike(name, i+1) {
+		_, value := e.Request.Field(i)
+		if len(value) == 0 || bytes.EqualFold(value, []byte("identity")) || e.removedFields().Has(e.Request.KnownField(i)) {
 			continue
 		}
-		if x.Request.IsConnectionOption(i) {
+		if e.Request.IsConnectionOption(i) {
 			return false, detailHopByHopKey
 		}
 		isEncoded = true
@@ -131,20 +131,20 @@ func (x *Extractor) hasContentEncoding() (isEncoded bool, problemText string) {
 // bodyFormat returns the format of the body. If apps may disagree on it, problemText is the reason: an
 // app that reads another format finds another key. The rules for names like Content_Type, for removed
 // fields and for Connection are those of hasContentEncoding.
-func (x *Extractor) bodyFormat() (format bodyFormat, problemText string) {
+func (e *Extractor) bodyFormat() (format bodyFormat, problemText string) {
 	const name = "Content-Type"
 	lines := 0
-	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
-		if x.removedFields().Has(x.Request.KnownField(i)) {
+	for i := e.Request.FindLookalike(name, 0); i >= 0; i = e.Request.FindLookalike(name, i+1) {
+		if e.removedFields().Has(e.Request.KnownField(i)) {
 			continue
 		}
-		if x.Request.IsConnectionOption(i) {
+		if e.Request.IsConnectionOption(i) {
 			return formatUnclear, detailHopByHopKey
 		}
 		if lines++; lines > 1 {
 			return formatUnclear, detailContentType
 		}
-		_, value := x.Request.Field(i)
+		_, value := e.Request.Field(i)
 		format = formatOf(value)
 	}
 	if format == formatUnclear {
@@ -348,14 +348,14 @@ func bodySources(sources []keysource.Source) (found []keysource.Source) {
 
 // unreadBodyHint explains why the sources that read the body found no key. It is empty if they have
 // read the body, or there is none.
-func (x *Extractor) unreadBodyHint(sources []keysource.Source, body *Body) string {
+func (e *Extractor) unreadBodyHint(sources []keysource.Source, body *Body) string {
 	hint := ""
 	for _, source := range bodySources(sources) {
-		if x.hasNoBody(body) {
+		if e.hasNoBody(body) {
 			continue
 		}
-		isEncoded, _ := x.hasContentEncoding()
-		isReadable, _ := x.isBodyReadable(&source)
+		isEncoded, _ := e.hasContentEncoding()
+		isReadable, _ := e.isBodyReadable(&source)
 		switch {
 		case isEncoded:
 			hint = "; the body is not read because it has a Content-Encoding"

@@ -21,7 +21,7 @@ const (
 	detailTwoKeys       = "two different keys in "
 	detailHopByHopKey   = "the Connection header removes what the key is read from: "
 	detailAmbiguousPath = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
-	detailPathSubject   = "the routes"
+	pathRoutesSubject   = "the routes"
 
 	detailAmbiguousPattern = "an ambiguous path (., .., an empty segment, an encoded slash, \\, ;, another case of letters, or several matches) for "
 	detailEncodedToken     = "a percent-encoded token for "
@@ -37,14 +37,20 @@ type Extractor struct {
 	Keys           *Keys                          // configuration to use; nil before the first search
 	Place          PlaceFunc                      // placement of a new key; nil means that any key is suitable
 	Codec          *wrapkey.Codec                 // verifies wrapped values; nil means the fixed key
-	wrapped        *wrapkey.Request               // wrapped values of the request, during Find; nil means that the configuration has none
 	ReportClaim    func(source, structure string) // called if a claim is an array or object, which can never be a key; may be nil
 	FirstMessage   *FirstMessage                  // first message of the request's WebSocket; nil if it was not read
-	rules          *rules                         // rules of the request's service, during Find
-	host           []byte                         // memory of a host name, during Find
-	joined         []byte                         // memory of a joined key, until the next call of Find
-	scratch        []byte                         // memory of the key, until the next call of Find
-	clientIP       []byte                         // memory of the result of ClientIP, until its next call
+
+	// State of the current Find.
+
+	rules   *rules           // rules of the request's service
+	wrapped *wrapkey.Request // wrapped values of the request; nil means that the configuration has none
+
+	// Buffers that are reused for each request.
+
+	hostBuffer []byte // host name, during Find
+	joined     []byte // joined key, until the next call of Find
+	scratch    []byte // key, until the next call of Find
+	clientIP   []byte // result of ClientIP, until its next call
 }
 
 // Found is the key of a request.
@@ -69,39 +75,39 @@ type Found struct {
 
 // Find returns the key of the request, or the problem with which to refuse it. gateway is set if
 // this node has no app.
-func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) { return x.FindInBody(gateway, nil) }
+func (e *Extractor) Find(gateway bool) (Found, *problem.Problem) { return e.FindInBody(gateway, nil) }
 
 // FindInBody is like Find, for a request whose body has been read because of Found.NeedsBody. nil
 // means that the body has not been read.
-func (x *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
-	if x.Keys.headerNames != nil { // some servers merge trailers into the headers
-		x.Request.Body.ForbidTrailers(x.Keys.headerNames)
+func (e *Extractor) FindInBody(gateway bool, body *Body) (Found, *problem.Problem) {
+	if e.Keys.headerNames != nil { // some servers merge trailers into the headers
+		e.Request.Body.ForbidTrailers(e.Keys.headerNames)
 	}
-	x.rules = &x.Keys.rules
-	if x.Keys.services != nil {
-		if invalid := x.findService(); invalid != nil {
+	e.rules = &e.Keys.rules
+	if e.Keys.services != nil {
+		if invalid := e.findService(); invalid != nil {
 			return Found{}, invalid
 		}
 		gateway = false // each node with an app of the service serves a request without a key
 	}
-	sources, unambiguous := x.sourcesForPath()
+	sources, unambiguous := e.sourcesForPath()
 	if !unambiguous {
-		return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
+		return Found{}, ambiguityProblem(detailAmbiguousPath, pathRoutesSubject)
 	}
-	if x.Keys.wrapped != nil {
-		return x.findWrapped(sources, gateway, body)
+	if e.Keys.wrapped != nil {
+		return e.findWrapped(sources, gateway, body)
 	}
-	return x.findInSources(sources, gateway, body)
+	return e.findInSources(sources, gateway, body)
 }
 
 // findInSources returns the key from the first source that gives one, or applies on-missing-key.
-func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
+func (e *Extractor) findInSources(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
 	for i := range sources.Sources {
 		source := &sources.Sources[i]
-		if x.readsMessage(source) {
+		if e.readsMessage(source) {
 			return Found{AwaitsMessage: true, Protocols: sources.Protocols}, nil
 		}
-		key, needsBody, problemText := x.sourceKey(source, body)
+		key, needsBody, problemText := e.sourceKey(source, body)
 		if needsBody {
 			return Found{NeedsBody: true}, nil
 		}
@@ -112,30 +118,31 @@ func (x *Extractor) findInSources(sources *keysource.SourceList, gateway bool, b
 			return Found{Key: key, Minted: source.Kind == keysource.Mint, isWrapped: source.Kind == keysource.Wrap}, nil
 		}
 	}
-	if x.mustCreateWrappedKey(sources) {
-		return Found{Key: x.mintKey(x.Grow(generatedKeyCap)), Minted: true}, nil
+	if e.mustCreateWrappedKey(sources) {
+		return Found{Key: e.mintKey(e.Grow(generatedKeyCap)), Minted: true}, nil
 	}
 	if sources.ServedByAnyNode() {
 		return Found{Keyless: true}, nil
 	}
-	return x.withoutKey(sources, gateway, body)
+	return e.withoutKey(sources, gateway, body)
 }
 
 // sourcesForPath returns the key sources for the path of the request. unambiguous is false if the app
 // may interpret the path differently, so that it may be below another route.
-func (x *Extractor) sourcesForPath() (sources *keysource.SourceList, unambiguous bool) {
-	table := x.rules.table
+func (e *Extractor) sourcesForPath() (sources *keysource.SourceList, unambiguous bool) {
+	table := e.rules.table
 	if !table.HasRoutes() {
 		return table.Defaults(), true
 	}
-	path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
+	path := keysource.ParsePath(e.Grow(len(e.Request.Path())), e.Request.Path())
 	return table.Match(&path)
 }
 
 // ambiguityProblem returns the problem of a request in which this node and the app could read
-// different keys. The app may own the shard of only one of them.
-func ambiguityProblem(text, where string) *problem.Problem {
-	return &problem.Problem{Code: problem.BadRequest, Detail: text + where, Param: where}
+// different keys. The app may own the shard of only one of them. The detail is one of the texts
+// above, which end with the subject that is ambiguous.
+func ambiguityProblem(detail, subject string) *problem.Problem {
+	return &problem.Problem{Code: problem.BadRequest, Detail: detail + subject, Param: subject}
 }
 
 // noKeyRemedy ends the detail for a request without a key, with remedies for client and operator.
@@ -144,101 +151,101 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 // withoutKey returns the result for a request without a key, according to the policy
 // on-missing-key. A CORS preflight cannot contain the header with the key (WHATWG Fetch, section
 // 4.8), so it is not refused; any node's app may respond to it.
-func (x *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
-	switch x.rules.missingPolicy {
+func (e *Extractor) withoutKey(sources *keysource.SourceList, gateway bool, body *Body) (Found, *problem.Problem) {
+	switch e.rules.missingPolicy {
 	case keysource.MissingLocal:
-		if gateway && !x.isPreflight() {
-			detail := x.missingKeyDetail(sources, body) + "; this node is a gateway without an app"
+		if gateway && !e.isPreflight() {
+			detail := e.missingKeyDetail(sources, body) + "; this node is a gateway without an app"
 			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: detail}
 		}
 		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
-		return Found{Key: keysource.NormalPath(x.scratch, x.Request.Path())}, nil
+		return Found{Key: keysource.NormalPath(e.scratch, e.Request.Path())}, nil
 	case keysource.MissingCookie:
-		return x.stickyKey(), nil
+		return e.stickyKey(), nil
 	case keysource.MissingReject:
 	}
-	if x.isPreflight() {
+	if e.isPreflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: x.missingKeyDetail(sources, body) + noKeyRemedy, Param: sources.Description}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: e.missingKeyDetail(sources, body) + noKeyRemedy, Param: sources.Description}
 }
 
 // missingKeyDetail describes where the key of the request was expected.
-func (x *Extractor) missingKeyDetail(sources *keysource.SourceList, body *Body) string {
-	return "looked for " + sources.Description + x.structuredClaimHint(sources) + x.unreadBodyHint(sources.Sources, body)
+func (e *Extractor) missingKeyDetail(sources *keysource.SourceList, body *Body) string {
+	return "looked for " + sources.Description + e.structuredClaimHint(sources) + e.unreadBodyHint(sources.Sources, body)
 }
 
 // isPreflight reports whether the request is a CORS preflight.
-func (x *Extractor) isPreflight() bool {
-	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
+func (e *Extractor) isPreflight() bool {
+	return string(e.Request.Method()) == "OPTIONS" && len(e.Request.Value("Access-Control-Request-Method")) > 0
 }
 
 // sourceKey returns the key that a source gives, or nil if it gives none. needsBody reports whether
 // the source must read the body first. If the request must be refused, problemText is the reason.
-func (x *Extractor) sourceKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
+func (e *Extractor) sourceKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
 	switch {
 	case source.Kind == keysource.Joined:
-		return x.joinedKey(source, body)
+		return e.joinedKey(source, body)
 	case source.ReadsBody():
-		return x.bodyKey(source, body)
+		return e.bodyKey(source, body)
 	}
-	key, problemText = x.keyFromSource(source)
+	key, problemText = e.keyFromSource(source)
 	return key, false, problemText
 }
 
 // keyFromSource returns the key that a source of a single kind finds outside of the body, or nil if it gives none.
 // If the request must be refused, problemText is the reason.
-func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problemText string) {
+func (e *Extractor) keyFromSource(source *keysource.Source) (key []byte, problemText string) {
 	switch source.Kind {
 	case keysource.Header:
-		return x.headerKey(source.Name)
+		return e.headerKey(source.Name)
 	case keysource.Path:
 		if source.Pattern != nil {
-			key, unambiguous := source.Pattern.Key(x.Grow(len(x.Request.Path())), x.Request.Path())
+			key, unambiguous := source.Pattern.Key(e.Grow(len(e.Request.Path())), e.Request.Path())
 			if !unambiguous {
 				return nil, detailAmbiguousPattern
 			}
 			return key, ""
 		}
-		path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
+		path := keysource.ParsePath(e.Grow(len(e.Request.Path())), e.Request.Path())
 		segment, unambiguous := path.Segment(source.Segment)
 		if !unambiguous {
 			return nil, detailAmbiguousPath
 		}
 		return segment, ""
 	case keysource.Query:
-		value, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), source.Name)
+		value, same := queryValue(e.Grow(len(e.Request.Query())), e.Request.Query(), source.Name)
 		if !same {
 			return nil, detailTwoKeys
 		}
 		return value, ""
 	case keysource.Cookie:
-		return x.cookieKey(source.Name)
+		return e.cookieKey(source.Name)
 	case keysource.Host:
-		name := hostName(x.Grow(len(x.Request.Host())), x.Request.Host())
+		name := hostName(e.Grow(len(e.Request.Host())), e.Request.Host())
 		if source.Segment > 0 {
 			return hostLabel(name, source.Segment), ""
 		}
 		return name, ""
 	case keysource.JWT:
-		return x.jwtKey(source)
+		return e.jwtKey(source)
 	case keysource.IP:
-		proxies, trusted := x.trustedProxies()
-		x.scratch = x.appendClientIP(x.scratch[:0], proxies, trusted)
-		return x.scratch, ""
+		proxies, trusted := e.trustedProxies()
+		e.scratch = e.appendClientIP(e.scratch[:0], proxies, trusted)
+		return e.scratch, ""
 	case keysource.Mint:
-		isOtherMethod := source.Name != "" && string(x.Request.Method()) != source.Name
-		if isOtherMethod || x.isPreflight() { // a preflight creates nothing
+		isOtherMethod := source.Name != "" && string(e.Request.Method()) != source.Name
+		if isOtherMethod || e.isPreflight() { // a preflight creates nothing
 			return nil, ""
 		}
-		return x.mintKey(x.Grow(generatedKeyCap)), ""
+		return e.mintKey(e.Grow(generatedKeyCap)), ""
 	case keysource.Wrap:
-		return x.wrappedKey(source)
+		return e.wrappedKey(source)
 	case keysource.None, keysource.Joined: // see findInSources and joinedKey
 	case keysource.JSON, keysource.Form: // see bodyKey
 	case keysource.WSJSON, keysource.WSFirst:
-		return x.firstMessageKey(source)
+		return e.firstMessageKey(source)
 	case keysource.WSProtocol: // not a source
 	}
 	return nil, ""
@@ -251,20 +258,20 @@ const maxJoined = 16 << 10
 // joinedKey returns the keys of all parts of a source, joined. It returns nil if a part gives no key. If
 // the request must be refused, problemText is the reason. The body is needed only if all parts outside of it
 // have a key.
-func (x *Extractor) joinedKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
+func (e *Extractor) joinedKey(source *keysource.Source, body *Body) (key []byte, needsBody bool, problemText string) {
 	if body == nil && source.ReadsBody() {
 		for i := range source.Parts {
 			if source.Parts[i].ReadsBody() {
 				continue
 			}
-			if part, problemText := x.keyFromSource(&source.Parts[i]); problemText != "" || part == nil {
+			if part, problemText := e.keyFromSource(&source.Parts[i]); problemText != "" || part == nil {
 				return nil, false, problemText
 			}
 		}
 	}
-	key = x.joined[:0]
+	key = e.joined[:0]
 	for i := range source.Parts {
-		part, needsBody, problemText := x.sourceKey(&source.Parts[i], body)
+		part, needsBody, problemText := e.sourceKey(&source.Parts[i], body)
 		if needsBody || problemText != "" || part == nil {
 			return nil, needsBody, problemText
 		}
@@ -275,25 +282,25 @@ func (x *Extractor) joinedKey(source *keysource.Source, body *Body) (key []byte,
 			return nil, false, detailLongJoined
 		}
 	}
-	x.joined = key
+	e.joined = key
 	return key, false, ""
 }
 
 // headerKey returns the value of the header lines with this name, including lines with _ instead of
 // -, because an app may take any of them for the key. Lines that the app does not receive are
 // skipped.
-func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
-	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
-		_, value := x.Request.Field(i)
-		field := x.Request.KnownField(i)
+func (e *Extractor) headerKey(name string) (key []byte, problemText string) {
+	for i := e.Request.FindLookalike(name, 0); i >= 0; i = e.Request.FindLookalike(name, i+1) {
+		_, value := e.Request.Field(i)
+		field := e.Request.KnownField(i)
 		if field == h1.FieldHost {
-			value = x.Request.Host() // the value that the app receives, even for a target in absolute form
+			value = e.Request.Host() // the value that the app receives, even for a target in absolute form
 		}
-		if len(value) == 0 || x.removedFields().Has(field) {
+		if len(value) == 0 || e.removedFields().Has(field) {
 			continue
 		}
 		switch {
-		case x.Request.IsConnectionOption(i):
+		case e.Request.IsConnectionOption(i):
 			return nil, detailHopByHopKey
 		case key == nil:
 			key = value
@@ -305,8 +312,8 @@ func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 }
 
 // removedFields returns the fields that the app does not receive as the client sent them.
-func (x *Extractor) removedFields() h1.FieldSet {
-	if _, trusted := x.trustedProxies(); trusted {
+func (e *Extractor) removedFields() h1.FieldSet {
+	if _, trusted := e.trustedProxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
@@ -314,9 +321,9 @@ func (x *Extractor) removedFields() h1.FieldSet {
 
 // cookieKey returns the first cookie with this name. If the app may read a different one,
 // problemText is the reason.
-func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
-	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
-		_, field := x.Request.Field(i)
+func (e *Extractor) cookieKey(name string) (key []byte, problemText string) {
+	for i := e.Request.Find("Cookie", 0); i >= 0; i = e.Request.Find("Cookie", i+1) {
+		_, field := e.Request.Field(i)
 		value, same := cookieValue(field, name)
 		if value == nil && same {
 			continue
@@ -325,13 +332,13 @@ func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 			key = value
 		}
 		switch {
-		case x.Request.IsConnectionOption(i):
+		case e.Request.IsConnectionOption(i):
 			problemText = detailHopByHopKey
 		case !same || !bytes.Equal(value, key):
 			problemText = detailTwoKeys
 		}
 	}
-	if key != nil && x.hasCookieInOtherCase(name, key) {
+	if key != nil && e.hasCookieInOtherCase(name, key) {
 		problemText = detailTwoKeys
 	}
 	return key, problemText
@@ -339,9 +346,9 @@ func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 
 // hasCookieInOtherCase reports whether a cookie whose name differs from name only in the case of
 // letters has a value other than key.
-func (x *Extractor) hasCookieInOtherCase(name string, key []byte) bool {
-	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
-		_, field := x.Request.Field(i)
+func (e *Extractor) hasCookieInOtherCase(name string, key []byte) bool {
+	for i := e.Request.Find("Cookie", 0); i >= 0; i = e.Request.Find("Cookie", i+1) {
+		_, field := e.Request.Field(i)
 		for pair := range bytes.SplitSeq(field, []byte(";")) {
 			cookieName, text, _ := bytes.Cut(bytes.Trim(pair, blanks), []byte("="))
 			if isOtherCase(cookieName, name) && !bytes.Equal(text, key) {
@@ -354,21 +361,21 @@ func (x *Extractor) hasCookieInOtherCase(name string, key []byte) bool {
 
 // Grow returns an empty slice of scratch memory with a capacity of n bytes. It is valid until the
 // next call.
-func (x *Extractor) Grow(n int) []byte {
-	if cap(x.scratch) < n {
-		x.scratch = make([]byte, 0, n)
+func (e *Extractor) Grow(n int) []byte {
+	if cap(e.scratch) < n {
+		e.scratch = make([]byte, 0, n)
 	}
-	return x.scratch[:0]
+	return e.scratch[:0]
 }
 
 // stickyKey takes the key from the sticky cookie, or generates one that the response sets. Values
 // that Shardway cannot have set are replaced.
-func (x *Extractor) stickyKey() Found {
+func (e *Extractor) stickyKey() Found {
 	// The first of several cookies counts: the app uses the header Shardway-Key, not the cookie.
-	if value, _ := x.cookieKey(x.rules.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
+	if value, _ := e.cookieKey(e.rules.cookie.Name); len(value) == generatedKeyLen && isHex(value) {
 		return Found{Key: value}
 	}
-	value := x.stickyCookieKey(make([]byte, 0, generatedKeyCap))
+	value := e.stickyCookieKey(make([]byte, 0, generatedKeyCap))
 	return Found{Key: value, Cookie: value}
 }
 
@@ -385,27 +392,27 @@ func isHex(text []byte) bool {
 
 // ClientIP returns the address of the client that sent the request. Behind trusted proxies it is
 // the last address that does not belong to a trusted proxy. The key returned by Find stays valid.
-func (x *Extractor) ClientIP() []byte {
-	x.clientIP = x.appendClientIP(x.clientIP[:0], x.TrustedProxies, x.Client.Trusted)
-	return x.clientIP
+func (e *Extractor) ClientIP() []byte {
+	e.clientIP = e.appendClientIP(e.clientIP[:0], e.TrustedProxies, e.Client.Trusted)
+	return e.clientIP
 }
 
 // trustedProxies returns the networks of the proxies whose forwarding headers count for keys, and
 // whether the client belongs to one of them.
-func (x *Extractor) trustedProxies() (proxies []netip.Prefix, trusted bool) {
-	if x.Keys != nil && x.Keys.usesProxies {
-		return x.Keys.trustedProxies, forwarded.IsTrusted(x.Client.Addr, x.Keys.trustedProxies)
+func (e *Extractor) trustedProxies() (proxies []netip.Prefix, trusted bool) {
+	if e.Keys != nil && e.Keys.usesProxies {
+		return e.Keys.trustedProxies, forwarded.IsTrusted(e.Client.Addr, e.Keys.trustedProxies)
 	}
-	return x.TrustedProxies, x.Client.Trusted
+	return e.TrustedProxies, e.Client.Trusted
 }
 
 // forwardedFor returns the entries of all X-Forwarded-For lines. Each proxy has appended the address
 // of its client.
-func (x *Extractor) forwardedFor() [][]byte {
+func (e *Extractor) forwardedFor() [][]byte {
 	const name = "X-Forwarded-For"
 	var lines [][]byte
-	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
-		_, value := x.Request.Field(i)
+	for i := e.Request.Find(name, 0); i >= 0; i = e.Request.Find(name, i+1) {
+		_, value := e.Request.Field(i)
 		lines = append(lines, value)
 	}
 	return bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
@@ -413,12 +420,12 @@ func (x *Extractor) forwardedFor() [][]byte {
 
 // appendClientIP appends the address of the client to b, which must be empty. proxies are the trusted
 // proxies, and trusted reports whether the peer of this connection is one of them.
-func (x *Extractor) appendClientIP(b []byte, proxies []netip.Prefix, trusted bool) []byte {
-	b = append(b, x.Client.Text...)
+func (e *Extractor) appendClientIP(b []byte, proxies []netip.Prefix, trusted bool) []byte {
+	b = append(b, e.Client.Text...)
 	if !trusted {
 		return b
 	}
-	for _, entry := range slices.Backward(x.forwardedFor()) {
+	for _, entry := range slices.Backward(e.forwardedFor()) {
 		addr, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
 		if err != nil {
 			break // earlier entries cannot be trusted either

@@ -65,23 +65,23 @@ func (m *FirstMessage) keyFrom(source *keysource.Source) (key []byte, problemTex
 
 // firstMessageKey returns the key that a source finds in the first message of the request's WebSocket, or
 // nil if there is none. If the request must be refused, problemText is the reason.
-func (x *Extractor) firstMessageKey(source *keysource.Source) (key []byte, problemText string) {
-	if x.FirstMessage == nil && x.isUnclearUpgrade() {
+func (e *Extractor) firstMessageKey(source *keysource.Source) (key []byte, problemText string) {
+	if e.FirstMessage == nil && e.isUnclearUpgrade() {
 		return nil, detailUpgrade
 	}
-	return x.FirstMessage.keyFrom(source)
+	return e.FirstMessage.keyFrom(source)
 }
 
 // isUnclearUpgrade reports whether only some apps accept the request as a WebSocket, because the client offers
 // another protocol as well.
-func (x *Extractor) isUnclearUpgrade() bool {
+func (e *Extractor) isUnclearUpgrade() bool {
 	const name, webSocket = "Upgrade", "websocket"
-	if !x.Request.RequestsUpgrade() {
+	if !e.Request.RequestsUpgrade() {
 		return false
 	}
 	lines, hasWebSocket, hasOther := 0, false, false
-	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
-		_, value := x.Request.Field(i)
+	for i := e.Request.Find(name, 0); i >= 0; i = e.Request.Find(name, i+1) {
+		_, value := e.Request.Field(i)
 		lines++
 		hasWebSocket = hasWebSocket || bytes.Contains(bytes.ToLower(value), []byte(webSocket))
 		hasOther = hasOther || lines > 1 || !bytes.EqualFold(value, []byte(webSocket))
@@ -91,6 +91,6 @@ func (x *Extractor) isUnclearUpgrade() bool {
 
 // readsMessage reports whether the source needs the first message of the request's WebSocket, and the
 // node has not read it.
-func (x *Extractor) readsMessage(source *keysource.Source) bool {
-	return source.ReadsFirstMessage() && x.FirstMessage == nil && x.Request.RequestsWebSocket() && !x.isUnclearUpgrade()
+func (e *Extractor) readsMessage(source *keysource.Source) bool {
+	return source.ReadsFirstMessage() && e.FirstMessage == nil && e.Request.RequestsWebSocket() && !e.isUnclearUpgrade()
 }

@@ -29,16 +29,16 @@ func TestJoinedSourceReadsBodyLast(t *testing.T) {
 	} {
 		in := "POST / HTTP/1.1\r\nHost: h\r\n" + tc.lines + "Content-Length: 9\r\n\r\n"
 		conn := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-		x := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
-		if err := conn.ReadRequest(x.Request); err != nil {
+		e := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
+		if err := conn.ReadRequest(e.Request); err != nil {
 			t.Fatal(err)
 		}
-		found, invalid := x.Find(false)
+		found, invalid := e.Find(false)
 		if found.NeedsBody != tc.needsBody {
 			t.Errorf("%q needs the body: %v", tc.lines, found.NeedsBody)
 		}
 		if found.NeedsBody {
-			found, invalid = x.FindInBody(false, &Body{Data: []byte(tc.body), IsComplete: true})
+			found, invalid = e.FindInBody(false, &Body{Data: []byte(tc.body), IsComplete: true})
 		}
 		if (invalid != nil) != (tc.key == "") || string(found.Key) != tc.key {
 			t.Errorf("%q %s: key %q, %v, want %q", tc.lines, tc.body, found.Key, invalid, tc.key)

@@ -37,24 +37,24 @@ const (
 type PlaceFunc func(service string, key []byte) Placement
 
 // place returns the placement of a new key of the request's service. Place must not be nil.
-func (x *Extractor) place(key []byte) Placement { return x.Place(x.rules.service, key) }
+func (e *Extractor) place(key []byte) Placement { return e.Place(e.rules.service, key) }
 
 // stickyCookieKey returns a new key whose shard belongs to a node that accepts new keys. It uses the first
 // generated key if possible, so that keys are distributed like shards no matter where clients connect. Otherwise it
 // prefers a shard of this node. dst needs a capacity of generatedKeyCap.
-func (x *Extractor) stickyCookieKey(dst []byte) []byte {
+func (e *Extractor) stickyCookieKey(dst []byte) []byte {
 	key := randomKey(dst)
-	if x.Place == nil || x.place(key) != PlaceAvoided {
+	if e.Place == nil || e.place(key) != PlaceAvoided {
 		return key
 	}
-	return x.mintKey(dst)
+	return e.mintKey(dst)
 }
 
 // mintKey returns a new key whose shard belongs to this node, which avoids forwarding. If this node
 // owns no shard or accepts no new keys, the shard belongs to another node that accepts new keys. dst
 // needs a capacity of generatedKeyCap.
-func (x *Extractor) mintKey(dst []byte) []byte {
-	if x.Place == nil {
+func (e *Extractor) mintKey(dst []byte) []byte {
+	if e.Place == nil {
 		return randomKey(dst)
 	}
 	var key []byte
@@ -62,7 +62,7 @@ func (x *Extractor) mintKey(dst []byte) []byte {
 	found := false
 	for range maxGeneratedKeys {
 		key = randomKey(dst)
-		switch x.place(key) {
+		switch e.place(key) {
 		case PlaceHere:
 			return key
 		case PlaceElsewhere:

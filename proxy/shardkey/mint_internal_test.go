@@ -11,7 +11,7 @@ import (
 func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 	sticky, mint := (*Extractor).stickyCookieKey, (*Extractor).mintKey
 	for name, x := range map[string]struct {
-		generate func(x *Extractor, dst []byte) []byte
+		generate func(e *Extractor, dst []byte) []byte
 		places   string // of the drawn keys, in order; the last one repeats
 		want     int    // index of the key that is used
 		draws    int

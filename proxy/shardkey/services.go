@@ -8,8 +8,8 @@ import (
 
 // services contains the services of a key configuration.
 type services struct {
-	routes *keysource.Services
-	rules  []rules // by the index of routes
+	routes *keysource.Services // finds the index of a service by host and path
+	rules  []rules             // by the index of the service
 }
 
 // NewForServices returns the Keys of a cluster with several services. bodyLimit is Spec.BodyLimit. The
@@ -50,48 +50,50 @@ func (k *Keys) rulesOf(service string) *rules {
 	return &k.rules
 }
 
-// detailServices is the subject of the problem for a request that apps could read as one of two services.
-const detailServices = "the routes of services"
+// serviceRoutesSubject is the subject of the problem of a request without a clear service.
+const serviceRoutesSubject = "the routes of services"
 
 // detailInvalidHost is the detail of the problem for a host that apps may read in different ways.
 const detailInvalidHost = "an invalid host name for "
 
 // Service returns the name of the service of the request, after Find. It is empty if the key configuration
 // has no services.
-func (x *Extractor) Service() string { return x.rules.service }
+func (e *Extractor) Service() string { return e.rules.service }
 
-// findService sets x.rules to the rules of the service of the request.
-func (x *Extractor) findService() *problem.Problem {
-	services := x.Keys.services
-	if field := x.Request.Host(); services.routes.HasHosts() && cap(x.host) < len(field) {
-		x.host = make([]byte, 0, len(field))
+// findService sets e.rules to the rules of the service of the request.
+func (e *Extractor) findService() *problem.Problem {
+	services := e.Keys.services
+	hostField, path := e.Request.Host(), e.Request.Path()
+	if services.routes.HasHosts() && cap(e.hostBuffer) < len(hostField) {
+		e.hostBuffer = make([]byte, 0, len(hostField))
 	}
-	index, invalid := services.find(x.host[:0], x.Request.Host(), x.Grow(len(x.Request.Path())), x.Request.Path())
+	index, invalid := services.find(hostField, path, e.hostBuffer[:0], e.Grow(len(path)))
 	if invalid != nil {
 		return invalid
 	}
-	x.rules = &services.rules[index]
+	e.rules = &services.rules[index]
 	return nil
 }
 
-// find returns the index of the service of requests with a Host header and a path. hostBuffer and pathBuffer are
-// empty, and have the capacity of the host, if a route has one, and of the path.
-func (sv *services) find(hostBuffer, field, pathBuffer, target []byte) (index int, invalid *problem.Problem) {
+// find returns the index of the service of requests with this Host header and path. The buffers must be empty.
+// pathBuffer must have the capacity of the path. hostBuffer must have the capacity of the header if a route names a
+// host.
+func (s *services) find(hostField, rawPath, hostBuffer, pathBuffer []byte) (index int, invalid *problem.Problem) {
 	var host []byte
-	if sv.routes.HasHosts() {
-		name, ok := keysource.HostName(hostBuffer, field)
+	if s.routes.HasHosts() {
+		name, ok := keysource.HostName(hostBuffer, hostField)
 		if !ok {
-			return -1, ambiguityProblem(detailInvalidHost, detailServices)
+			return -1, ambiguityProblem(detailInvalidHost, serviceRoutesSubject)
 		}
 		host = name
 	}
-	path := keysource.ParsePath(pathBuffer, target)
-	index, unambiguous := sv.routes.Match(host, &path)
+	path := keysource.ParsePath(pathBuffer, rawPath)
+	index, unambiguous := s.routes.Match(host, &path)
 	switch {
 	case !unambiguous:
-		return -1, ambiguityProblem(detailAmbiguousPath, detailServices)
+		return -1, ambiguityProblem(detailAmbiguousPath, serviceRoutesSubject)
 	case index < 0:
-		return -1, &problem.Problem{Code: problem.NoService, Detail: "no service has a route for the host and the path of the request", Param: detailServices}
+		return -1, &problem.Problem{Code: problem.NoService, Detail: "no service has a route for the host and the path of the request", Param: serviceRoutesSubject}
 	}
 	return index, nil
 }
@@ -102,7 +104,7 @@ func (k *Keys) ServiceOf(host, path string) (string, *problem.Problem) {
 	if k.services == nil {
 		return "", nil
 	}
-	index, invalid := k.services.find(make([]byte, 0, len(host)), []byte(host), make([]byte, 0, len(path)), []byte(path))
+	index, invalid := k.services.find([]byte(host), []byte(path), make([]byte, 0, len(host)), make([]byte, 0, len(path)))
 	if invalid != nil {
 		return "", invalid
 	}

@@ -17,12 +17,12 @@ const twoServices = `{"services":{"chat":{"routes":["*.chat.example","example.co
 func findIn(keys *Keys, host, target string) (found Found, service string, invalid *problem.Problem, err error) {
 	in := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, host)
 	conn := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-	x := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
-	if err := conn.ReadRequest(x.Request); err != nil {
+	e := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
+	if err := conn.ReadRequest(e.Request); err != nil {
 		return Found{}, "", nil, err
 	}
-	found, invalid = x.Find(true)
-	return found, x.Service(), invalid, nil
+	found, invalid = e.Find(true)
+	return found, e.Service(), invalid, nil
 }
 
 func TestFindReturnsService(t *testing.T) {

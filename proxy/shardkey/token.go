@@ -16,14 +16,14 @@ import (
 
 // jwtKey returns the key that a claim gives, or nil if there is none. If the request must be refused,
 // problemText is the reason.
-func (x *Extractor) jwtKey(source *keysource.Source) (key []byte, problemText string) {
-	token, problemText := x.token(source)
+func (e *Extractor) jwtKey(source *keysource.Source) (key []byte, problemText string) {
+	token, problemText := e.token(source)
 	if problemText != "" {
 		return nil, problemText
 	}
 	claim := findClaim(token, source)
-	if structure := structureOf(claim); structure != "" && x.ReportClaim != nil {
-		x.ReportClaim(source.String(), structure)
+	if structure := structureOf(claim); structure != "" && e.ReportClaim != nil {
+		e.ReportClaim(source.String(), structure)
 	}
 	return claimKey(claim), ""
 }
@@ -60,13 +60,13 @@ func structureOf(claim json.RawMessage) string {
 
 // structuredClaimHint describes the first claim that is a key source but yields no key because it is an array or
 // object. It is empty if there is none.
-func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
+func (e *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
 	for _, source := range sources.Sources {
 		for _, single := range source.Single() {
 			if single.Kind != keysource.JWT {
 				continue
 			}
-			token, _ := x.token(&single)
+			token, _ := e.token(&single)
 			if structure := structureOf(findClaim(token, &single)); structure != "" {
 				return "; the claim " + strconv.Quote(single.Name) + " is an " + structure + ", and a key is a string, a number or a boolean"
 			}
@@ -77,10 +77,10 @@ func (x *Extractor) structuredClaimHint(sources *keysource.SourceList) string {
 
 // token returns the token in which a source finds its claim, or nil if there is none. If the request must
 // be refused, problemText is the reason.
-func (x *Extractor) token(source *keysource.Source) (token []byte, problemText string) {
+func (e *Extractor) token(source *keysource.Source) (token []byte, problemText string) {
 	switch source.Token.Kind {
 	case keysource.InCookie:
-		token, problemText = x.cookieKey(source.Token.Name)
+		token, problemText = e.cookieKey(source.Token.Name)
 		if len(token) > 1 && token[0] == '"' && token[len(token)-1] == '"' { // as apps read the cookie
 			token = token[1 : len(token)-1]
 		}
@@ -89,16 +89,16 @@ func (x *Extractor) token(source *keysource.Source) (token []byte, problemText s
 		}
 		return token, problemText
 	case keysource.InQuery:
-		value, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), source.Token.Name)
+		value, same := queryValue(e.Grow(len(e.Request.Query())), e.Request.Query(), source.Token.Name)
 		if !same {
 			return nil, detailTwoKeys
 		}
 		return value, ""
 	case keysource.InSubprotocol:
-		return x.subprotocolToken(source.Token.Name)
+		return e.subprotocolToken(source.Token.Name)
 	case keysource.InAuthorization:
 	}
-	authorization, problemText := x.headerKey("Authorization")
+	authorization, problemText := e.headerKey("Authorization")
 	return bearerToken(authorization), problemText
 }
 
@@ -122,18 +122,18 @@ func isEncodedToken(value []byte) bool {
 
 // subprotocolToken returns the token in a subprotocol that a WebSocket client offers: the text after the
 // prefix. Browsers cannot send other headers with a WebSocket.
-func (x *Extractor) subprotocolToken(prefix string) (token []byte, problemText string) {
+func (e *Extractor) subprotocolToken(prefix string) (token []byte, problemText string) {
 	const name = "Sec-WebSocket-Protocol"
-	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
-		_, value := x.Request.Field(i)
-		if x.removedFields().Has(x.Request.KnownField(i)) {
+	for i := e.Request.FindLookalike(name, 0); i >= 0; i = e.Request.FindLookalike(name, i+1) {
+		_, value := e.Request.Field(i)
+		if e.removedFields().Has(e.Request.KnownField(i)) {
 			continue
 		}
 		for protocol := range bytes.SplitSeq(value, []byte(",")) {
 			text, hasPrefix := bytes.CutPrefix(bytes.Trim(protocol, blanks), []byte(prefix))
 			switch {
 			case !hasPrefix || len(text) == 0:
-			case x.Request.IsConnectionOption(i):
+			case e.Request.IsConnectionOption(i):
 				return nil, detailHopByHopKey
 			case token != nil && !bytes.Equal(text, token):
 				return nil, detailTwoKeys

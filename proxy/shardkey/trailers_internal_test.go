@@ -21,17 +21,17 @@ func TestTrailersWithNamesOfKeysAreDropped(t *testing.T) {
 	} {
 		in := "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n" + trailer + ": v\r\n\r\n"
 		conn := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-		x := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
-		if err := conn.ReadRequest(x.Request); err != nil {
+		e := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
+		if err := conn.ReadRequest(e.Request); err != nil {
 			t.Fatal(err)
 		}
-		if _, invalid := x.Find(false); invalid != nil {
+		if _, invalid := e.Find(false); invalid != nil {
 			t.Fatal(invalid)
 		}
-		if body, err := io.ReadAll(&x.Request.Body); err != nil || string(body) != "hi" {
+		if body, err := io.ReadAll(&e.Request.Body); err != nil || string(body) != "hi" {
 			t.Fatalf("%q, %v", body, err)
 		}
-		if got := strings.Contains(string(x.Request.Body.Trailers()), trailer); got != isKept {
+		if got := strings.Contains(string(e.Request.Body.Trailers()), trailer); got != isKept {
 			t.Errorf("%s is kept: %v", trailer, got)
 		}
 	}

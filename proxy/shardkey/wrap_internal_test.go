@@ -51,15 +51,15 @@ func FuzzWrappedCookies(f *testing.F) {
 		}
 		in := "GET / HTTP/1.1\r\nHost: h\r\nCookie: " + fill.Replace(template) + "\r\n\r\n"
 		conn := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-		x := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
-		if conn.ReadRequest(x.Request) != nil {
+		e := Extractor{Request: new(h1.Request), Client: new(forwarded.Client), Keys: keys}
+		if conn.ReadRequest(e.Request) != nil {
 			return
 		}
-		found, invalid := x.Find(false)
+		found, invalid := e.Find(false)
 		if invalid != nil {
 			return
 		}
-		before, after := cookieLines(x.Request, nil), cookieLines(x.Request, found.Wrapped.Stripped())
+		before, after := cookieLines(e.Request, nil), cookieLines(e.Request, found.Wrapped.Stripped())
 		for i := range before {
 			if removeSuffixes(before[i]) != removeSuffixes(after[i]) {
 				t.Fatalf("%q: more than suffixes is removed: %q", in, after[i])
