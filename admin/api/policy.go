@@ -72,7 +72,7 @@ type QuarantinedKey struct {
 	Service      string  `json:"service,omitempty"`
 	ServiceShard *uint32 `json:"service_shard,omitempty"`
 	Hash         string  `json:"key_hash"`
-	// For is the duration of the quarantine; empty means until it is lifted. A new leader starts the
+	// For is the duration of the quarantine; empty means until an operator ends it. A new leader starts the
 	// duration again.
 	For string `json:"for,omitempty"`
 	// Known is false if the hash was computed with a secret that this node no longer has. The node

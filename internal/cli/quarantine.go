@@ -11,7 +11,7 @@ import (
 
 type quarantineCommand struct {
 	Key   string  `arg:"" optional:"" help:"The key, as in requests; without a key or hash, list the quarantined keys."`
-	For   string  `help:"Duration, up to 168h; an election restarts it (else until it is lifted)." placeholder:"DURATION"`
+	For   string  `help:"Duration, up to 168h; an election restarts it (default: until --lift)." placeholder:"DURATION"`
 	Lift  bool    `help:"End the quarantine of the key."`
 	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
 	Shard *uint32 `help:"Shard of the key with this --hash." placeholder:"N"`
