@@ -13,5 +13,9 @@ func mutantsOfStandbys() []mutant {
 			name: "standbys: the leader ignores the standbys", mix: of(losses), caught: "G9",
 			edits: in("ack/leader.placementInputs.placement", "pi.replicas[ack.DefaultService]\n", "pi.replicas[ack.DefaultService]*(1-plantedAs(PLANTED))\n"),
 		},
+		{
+			name: "standbys: the leader ignores the zones of owners", mix: of(losses), caught: "G9",
+			edits: in("ack/leader.placementInputs.placement", "	placement.SpreadZones = pi.spreadZones\n", "	placement.SpreadZones = pi.spreadZones && !PLANTED\n"),
+		},
 	}
 }

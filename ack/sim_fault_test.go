@@ -157,7 +157,7 @@ func (m *simMix) setup(w *world) {
 		w.addServices()
 	}
 	if m.standbys > 0 && w.n(100) < m.standbys {
-		w.replicas = map[string]int{ack.DefaultService: 1 + w.n(2), "chat": 1}
+		w.replicas, w.spreadZones = map[string]int{ack.DefaultService: w.n(3), "chat": 1}, w.n(2) == 0
 	}
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.addHookApps()

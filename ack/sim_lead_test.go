@@ -57,7 +57,7 @@ func (p *proc) startLeading() {
 	}
 	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, forged: map[shardmap.NodeID]*host{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, reach: newReachSeen()}
 	l.turn = leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect, Replicas: w.replicas},
+		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect, Replicas: w.replicas, SpreadZones: w.spreadZones},
 		Raft:   l, Clock: l.clock, NewestState: func() *ack.State { return p.fsm },
 		KeyConfig: func() string { return p.h.keys }, ServicesOf: servicesOfKeys,
 	})

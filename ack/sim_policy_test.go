@@ -218,7 +218,7 @@ func (w *world) checkPlacementOnce(before, after *ack.State, e *logEntry) {
 	w.checkRunners(before, e)
 	w.checkNewOrphans(before, after, e)
 	by := shardmap.Policy{
-		Services: e.services, Replicas: w.replicas[ack.DefaultService],
+		Services: e.services, Replicas: w.replicas[ack.DefaultService], SpreadZones: w.spreadZones,
 		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Restarting: w.absent(before), Barred: w.barred(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {

@@ -324,7 +324,7 @@ func (w *world) orphansExpected(m *shardmap.Map) bool {
 // operator may have caused another distribution, and so may apps that cache.
 func (w *world) servicesSettled() bool {
 	policy := w.truth.Policy()
-	if w.services == nil || len(policy.Weights)+len(policy.Cordoned)+len(policy.Pins)+len(policy.Drained) > 0 || policy.Pause > 0 {
+	if w.services == nil || w.spreadZones || len(policy.Weights)+len(policy.Cordoned)+len(policy.Pins)+len(policy.Drained) > 0 || policy.Pause > 0 {
 		return true
 	}
 	for _, h := range w.hosts {

@@ -30,15 +30,16 @@ type simSetup struct {
 // world is one schedule.
 type world struct {
 	simSetup
-	dice     *rand.Rand
-	now      time.Duration // true time; no machine of the model can read it
-	queue    eventQueue
-	steps    int
-	hosts    []*host
-	pace     ack.Pace
-	shards   int
-	replicas map[string]int // number of standbys of each shard, by service
-	voters   int            // how many there ought to be
+	dice        *rand.Rand
+	now         time.Duration // true time; no machine of the model can read it
+	queue       eventQueue
+	steps       int
+	hosts       []*host
+	pace        ack.Pace
+	shards      int
+	spreadZones bool           // all zones own the same number of shards
+	replicas    map[string]int // number of standbys of each shard, by service
+	voters      int            // how many there ought to be
 	// removeDeadAfter is how long a server may be down before it is removed.
 	removeDeadAfter time.Duration
 

@@ -192,6 +192,7 @@ type Config struct {
 	Join            []string // host:port, or a name to look up
 	BootstrapExpect int      // number of nodes that start the cluster together
 	Replicas        int      // number of standbys of each shard
+	SpreadZones     bool     // all zones own the same number of shards
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero means that a dead server is never removed

@@ -185,7 +185,7 @@ func nodeSettings() []setting {
 			func(c *Config) settingValue { return numberValue{field: &c.Weight, min: 1, max: MaxWeight} }),
 		newSetting("app-version", "TEXT", "", "name of the app's version, which nodes and status show",
 			func(c *Config) settingValue { return textValue{&c.AppVersion, checkAppVersion} }),
-		newSetting("zone", "NAME", "", "zone of this node, used by pins and to spread votes over zones",
+		newSetting("zone", "NAME", "", "zone of this node, used by pins and standbys, and to spread votes and shards",
 			func(c *Config) settingValue { return textValue{&c.Zone, checkID} }),
 		newSetting("region", "NAME", "", "region of this node, which nodes and status show",
 			func(c *Config) settingValue { return textValue{&c.Region, checkID} }),
@@ -235,6 +235,8 @@ func clusterSettings() []setting {
 			func(c *Config) settingValue {
 				return numberValue{field: &c.Replicas, min: 0, max: shardmap.MaxReplicas}
 			}),
+		newSetting("spread-zones", "", "", "give all zones the same number of shards, independent of their numbers of nodes",
+			func(c *Config) settingValue { return boolValue{&c.SpreadZones} }),
 		newSetting("max-voters", "N", "5", "maximum number of voting members",
 			func(c *Config) settingValue { return numberValue{field: &c.MaxVoters, min: 1, max: maxVoters} }),
 		newSetting("remove-dead-after", "DURATION", "off", "remove a failed node after this time; a node without a vote becomes a voter first",

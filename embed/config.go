@@ -87,7 +87,8 @@ type Config struct {
 	Join            []string
 	BootstrapExpect int
 	Shards          int
-	Replicas        int // number of standbys of each shard
+	Replicas        int  // number of standbys of each shard
+	SpreadZones     bool // all zones own the same number of shards
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
 	FinalizeAfter   time.Duration

@@ -36,6 +36,8 @@ type Options struct {
 	Services []ack.ServiceSpec
 	// Replicas is the number of standbys of each shard, by service. A service that is missing has none.
 	Replicas map[string]int
+	// SpreadZones gives all zones the same number of shards while this node leads.
+	SpreadZones bool
 	// Weight is the node's share of the shards relative to other nodes, from 1 to 1000. Zone is the name
 	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32

@@ -258,7 +258,7 @@ func receivedRecently(router *router.Router, records *identity.Records, node str
 // leaderOptions returns the options of the leader loop.
 func (n *Node) leaderOptions() leaderloop.Options {
 	return leaderloop.Options{
-		Self: n.self, Server: n.serverID, Shards: n.options.Shards, Services: n.options.Services, Replicas: n.options.Replicas, BootstrapExpect: n.options.BootstrapExpect, Timing: n.options.Timing, Pace: n.options.Pace, Keys: n.loadedKeys.get,
+		Self: n.self, Server: n.serverID, Shards: n.options.Shards, Services: n.options.Services, Replicas: n.options.Replicas, SpreadZones: n.options.SpreadZones, BootstrapExpect: n.options.BootstrapExpect, Timing: n.options.Timing, Pace: n.options.Pace, Keys: n.loadedKeys.get,
 		View: n.view, Client: n.client, Clock: n.options.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.wakeLeader, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
 			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,

@@ -19,6 +19,7 @@ import "slices"
 //     permit, with the fewest moves.
 //   - A cordoned member keeps its shards, but not more than its quota rounded up. The other members share
 //     the rest.
+//   - With Policy.SpreadZones, each zone has the same quota, and its members share it by their weights.
 //   - If all members are cordoned, or moves are paused, each shard stays with its owner.
 //   - Shards of restarting members are excluded from all steps. If all members are restarting or
 //     gradually drained, orphaned shards remain orphaned.

@@ -115,7 +115,7 @@ func (pl *placement) newBalancer(members []int16) *balancer {
 	for position, i := range members {
 		b.members[position] = balancedMember{
 			index:      i,
-			weight:     int(pl.shardMap.members[i].Weight),
+			weight:     pl.weights[i],
 			cordoned:   pl.cordoned[i],
 			hash:       xxhash.Sum64String(string(pl.shardMap.members[i].ID)),
 			classIndex: map[classKey]int{},

@@ -24,6 +24,7 @@ type placement struct {
 	excluded       []bool     // restarting, gradually drained or emptied: belongs to no stage and receives no shards
 	alreadyPlaced  []int      // number of shards whose owner is final
 	ownedElsewhere []int      // number of shards of other services
+	weights        []int      // by which the shards are shared
 	barred         []ShardSet // shards that the member must not receive; nil means no restriction
 
 	// The following slices are indexed by shard.
@@ -53,7 +54,7 @@ func (m *Map) place(policy Policy, since []Epoch, barred []ShardSet, standbys *S
 	if allCordoned {
 		clear(pl.cordoned) // no member can receive what the cordoned ones would release
 	}
-	if policy.Paused || allCordoned {
+	if zonesKnown := pl.weighZones(policy, active); policy.Paused || allCordoned || !zonesKnown {
 		pl.fixOwners(func(owner int16) bool { return !pl.excluded[owner] })
 	}
 	zones := pl.applyPins(policy)
@@ -72,6 +73,7 @@ func (m *Map) newPlacement(policy Policy, since []Epoch, barred []ShardSet) *pla
 		excluded:       make([]bool, len(m.members)),
 		alreadyPlaced:  make([]int, len(m.members)),
 		ownedElsewhere: make([]int, len(m.members)),
+		weights:        make([]int, len(m.members)),
 		barred:         barred,
 		stage:          make([]int16, len(m.owners)),
 		previous:       m.ownerIndexes(policy.PreviousOwners),
@@ -80,7 +82,7 @@ func (m *Map) newPlacement(policy Policy, since []Epoch, barred []ShardSet) *pla
 	for i, member := range m.members {
 		pl.excluded[i] = policy.Restarting[member.ID] || policy.GraduallyDrained[member.ID] || policy.Emptied[member.ID]
 		pl.cordoned[i] = policy.Cordoned[member.ID] && !pl.excluded[i]
-		pl.ownedElsewhere[i] = policy.ownedElsewhere[member.ID]
+		pl.ownedElsewhere[i], pl.weights[i] = policy.ownedElsewhere[member.ID], int(member.Weight)
 	}
 	return pl
 }

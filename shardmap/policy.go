@@ -54,9 +54,13 @@ type Policy struct {
 	// still hold an old copy of their state. A member is barred if all its instances are. A member keeps a
 	// shard that it owns. An orphaned shard goes to a barred member only if no other member can own it.
 	Barred map[NodeID]ShardSet
-	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a
+	// Zones contains the zone of each member. It matters only for pins to a zone,
+	// for standbys and for SpreadZones. The zone of a
 	// member that is missing here is unknown.
 	Zones map[NodeID]string
+	// SpreadZones gives all zones the same number of shards. The members of a zone share its shards by their weights.
+	// Members without a zone count as one zone. While the zone of a member is unknown, shards move as if Paused were set.
+	SpreadZones bool
 	// Services are the services that share the map. If there are none, all members run the only service,
 	// which has all shards.
 	Services []Service

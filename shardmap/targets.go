@@ -129,7 +129,7 @@ func (pl *placement) newQuotas(shards int, members []int16, ownedInStage []int) 
 		active: slices.Clone(members), remaining: shards,
 	}
 	for _, i := range members {
-		quotas.weight[i], quotas.limit[i] = int(pl.shardMap.members[i].Weight), unlimited
+		quotas.weight[i], quotas.limit[i] = pl.weights[i], unlimited
 		if pl.cordoned[i] {
 			quotas.limit[i] = pl.alreadyPlaced[i] + ownedInStage[i]
 		}

@@ -25,6 +25,9 @@ type Options struct {
 	// Replicas is the number of standbys of each shard, by service. A service that is missing has none. Leaders
 	// may use different values, because standbys only decide where shards move.
 	Replicas map[string]int
+	// SpreadZones gives all zones the same number of shards. Leaders should use the same value, because a leader with
+	// another one moves shards.
+	SpreadZones bool
 	// State is the state of the leader at its election. It may lack entries that earlier
 	// leaders committed, until BarrierApplied.
 	State *ack.State

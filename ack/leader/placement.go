@@ -18,10 +18,11 @@ type placementInputs struct {
 	// keptShards stay with their owners, because the apps have failed to release them.
 	keptShards map[shardmap.Shard]bool
 	// services are the services, with the members that may own shards of each; nil if there is only one.
-	services []shardmap.Service
-	replicas map[string]int // Options.Replicas
-	idle     idleShards
-	nodes    *memberTracker // for zones, roles and acquire failures in heartbeats
+	services    []shardmap.Service
+	replicas    map[string]int // Options.Replicas
+	spreadZones bool           // Options.SpreadZones
+	idle        idleShards
+	nodes       *memberTracker // for zones, roles and acquire failures in heartbeats
 	// reportsVersion was nodes.reportsVersion when the inputs were collected.
 	reportsVersion uint64
 }
@@ -46,6 +47,7 @@ func (pi *placementInputs) placement() shardmap.Policy {
 	placement.IdleShards = pi.idle.shards
 	placement.Barred = pi.state.BarredShards()
 	placement.Services, placement.Replicas = pi.services, pi.replicas[ack.DefaultService]
+	placement.SpreadZones = pi.spreadZones
 	pi.cordonFailingApps(&placement)
 	groups := pi.restrictToRole(&placement)
 	pi.avoidFailingApps(&placement, groups)

@@ -162,7 +162,7 @@ func (l *Leader) updateAssignment() {
 	services := l.membership.services.placement(l.in, l.memberBuf, &l.members, l.options.Replicas)
 	l.assigned.update(placementInputs{
 		inputs: l.in, nodes: &l.members, members: l.memberBuf, restarting: l.members.restartingNodes(l.in),
-		keptShards: l.membership.keptShards(l.in, &l.members), services: services, replicas: l.options.Replicas, idle: l.idle, reportsVersion: l.members.reportsVersion,
+		keptShards: l.membership.keptShards(l.in, &l.members), services: services, replicas: l.options.Replicas, spreadZones: l.options.SpreadZones, idle: l.idle, reportsVersion: l.members.reportsVersion,
 	})
 }
 

@@ -41,7 +41,7 @@ type Loop struct {
 // New creates the leader loop for a term. The caller must call Run.
 func New(options Options, term uint64) *Loop {
 	driver := leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: options.Server, Term: term, Pace: options.Pace, Timing: options.Timing, BootstrapExpect: options.BootstrapExpect, Replicas: options.Replicas},
+		Leader: leader.Options{Server: options.Server, Term: term, Pace: options.Pace, Timing: options.Timing, BootstrapExpect: options.BootstrapExpect, Replicas: options.Replicas, SpreadZones: options.SpreadZones},
 		Raft:   options.View.Raft, Clock: options.Clock.Precise, NewestState: options.View.State, KeyConfig: options.Keys, ServicesOf: ServicesOf,
 	})
 	return &Loop{

@@ -26,7 +26,9 @@ type Options struct {
 	Timing                  ack.Timing
 	// Replicas is the number of standbys of each shard, by service.
 	Replicas map[string]int
-	Services []ack.ServiceSpec // empty means that the new cluster has one service
+	// SpreadZones gives all zones the same number of shards.
+	SpreadZones bool
+	Services    []ack.ServiceSpec // empty means that the new cluster has one service
 	// Pace contains the intervals of this node.
 	Pace ack.Pace
 	// Keys returns the key configuration that this node has loaded.
