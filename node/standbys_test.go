@@ -73,3 +73,19 @@ func TestStandbysTakeOverShardsOfACrashedNode(t *testing.T) {
 		untilReason(0, "d", api.ReasonUnknown)
 	})
 }
+
+// The node alone in its zone owns half of the shards.
+func TestShardsAreSpreadOverZones(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			o.SpreadZones, o.Zone = true, map[string]string{"a": "east", "b": "east", "c": "west"}[w.names[len(w.names)-1]]
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.until("both zones have the same number of shards", func() bool {
+			return w.settled("a", "b", "c") && w.committed().ShardCount("c") == shards/2 && w.committed().ShardCount("a") == shards/4
+		})
+	})
+}

@@ -44,6 +44,23 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
+func BenchmarkStandbys(b *testing.B) {
+	for name, weight := range map[string]uint32{"equal": 1, "weighted": 3} {
+		members := nodes(100)
+		members[7].Weight = weight
+		m := assignNext(shardmap.New(4096), members)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				standbys := m.Standbys(shardmap.Policy{Replicas: 2})
+				for shard := range shardmap.Shard(m.Len()) {
+					standbys.Indexes(shard)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkCodec(b *testing.B) {
 	m := assignNext(assignNext(shardmap.New(shardmap.MaxShards), nodes(100)), nodes(99))
 	enc, err := m.MarshalBinary()

@@ -1,7 +1,7 @@
 package shardmap
 
 import (
-	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -103,6 +103,15 @@ func (p *Policy) mayBeStandby(member Member) bool {
 	return !p.Cordoned[member.ID] && !p.GraduallyDrained[member.ID] && !p.Emptied[member.ID] && !p.DrainsAll(member)
 }
 
+// Equal reports whether both have the same standbys because they have the same map and the same inputs of the policy.
+func (st *Standbys) Equal(other *Standbys) bool {
+	sameGroup := func(a, b standbyGroup) bool {
+		return a.service.First == b.service.First && a.service.Count == b.service.Count && a.replicas == b.replicas && slices.Equal(a.candidates, b.candidates)
+	}
+	samePins := maps.Equal(st.policy.Pins, other.policy.Pins) && maps.EqualFunc(st.policy.PinFallbacks, other.policy.PinFallbacks, slices.Equal[[]NodeID])
+	return st.shardMap == other.shardMap && samePins && maps.Equal(st.policy.Zones, other.policy.Zones) && slices.EqualFunc(st.groups, other.groups, sameGroup)
+}
+
 // IsEmpty reports whether no shard can have a standby.
 func (st *Standbys) IsEmpty() bool {
 	return !slices.ContainsFunc(st.groups, func(group standbyGroup) bool { return len(group.candidates) > 0 })
@@ -190,6 +199,7 @@ func (st *Standbys) newRanking(group *standbyGroup, shard Shard, owner int16) *s
 	ranking.zoneUses[st.zones[owner]]++
 	// The hash differs from that by which Assign chooses owners. Otherwise the owner of a shard would influence
 	// its standbys, and a failure would move most shards to a few nodes.
+	_, isPinned := st.policy.Pins[shard]
 	shardHash := hashShard(MaxShards + int(shard-group.service.First))
 	for _, i := range group.candidates {
 		if i == owner {
@@ -197,7 +207,10 @@ func (st *Standbys) newRanking(group *standbyGroup, shard Shard, owner int16) *s
 		}
 		high, low := bits.Mul64(st.hashes[i], shardHash)
 		hash := high ^ low
-		candidate := rankedMember{index: i, zone: st.zones[i], pinRank: st.pinRank(shard, i), hash: hash}
+		candidate := rankedMember{index: i, zone: st.zones[i], hash: hash}
+		if isPinned {
+			candidate.pinRank = st.pinRank(shard, i)
+		}
 		if group.hasWeights { // otherwise the score has the order of the hash
 			candidate.score = weightedScore(hash, st.shardMap.members[i].Weight)
 		}
@@ -206,13 +219,10 @@ func (st *Standbys) newRanking(group *standbyGroup, shard Shard, owner int16) *s
 	return ranking
 }
 
-// pinRank returns 0 for the first node of the pin of the shard or for a node in its zone, a higher number for
+// pinRank returns 0 for the first node of the pin of a pinned shard or for a node in its zone, a higher number for
 // the fallbacks of the pin, and the highest one for all other nodes.
 func (st *Standbys) pinRank(shard Shard, member int16) int {
-	pin, isPinned := st.policy.Pins[shard]
-	if !isPinned {
-		return 0
-	}
+	pin := st.policy.Pins[shard]
 	id, fallbacks := st.shardMap.members[member].ID, st.policy.PinFallbacks[shard]
 	if id == pin.Node || pin.Node == "" && pin.Zone == st.policy.Zones[id] {
 		return 0
@@ -227,22 +237,34 @@ func (st *Standbys) pinRank(shard Shard, member int16) int {
 func (r *standbyRanking) takeBest() int16 {
 	best := 0
 	for position := range r.remaining {
-		if r.compare(&r.remaining[position], &r.remaining[best]) < 0 {
+		if r.isBetter(&r.remaining[position], &r.remaining[best]) {
 			best = position
 		}
 	}
 	chosen := r.remaining[best]
-	r.remaining = slices.Delete(r.remaining, best, best+1)
+	last := len(r.remaining) - 1
+	r.remaining[best] = r.remaining[last] // the order of the remaining members does not matter
+	r.remaining = r.remaining[:last]
 	r.zoneUses[chosen.zone]++
 	return chosen.index
 }
 
-// compare returns a negative number if a is a better standby than b.
-func (r *standbyRanking) compare(a, b *rankedMember) int {
-	return cmp.Or(
-		cmp.Compare(a.pinRank, b.pinRank), cmp.Compare(r.zoneUses[a.zone], r.zoneUses[b.zone]),
-		cmp.Compare(b.score, a.score), cmp.Compare(b.hash, a.hash), cmp.Compare(a.index, b.index),
-	)
+// isBetter reports whether a is a better standby than b. Most members differ in the first comparisons, so isBetter
+// makes the others only if necessary.
+func (r *standbyRanking) isBetter(a, b *rankedMember) bool {
+	if a.pinRank != b.pinRank {
+		return a.pinRank < b.pinRank
+	}
+	if usesA, usesB := r.zoneUses[a.zone], r.zoneUses[b.zone]; usesA != usesB {
+		return usesA < usesB
+	}
+	if a.score != b.score {
+		return a.score > b.score
+	}
+	if a.hash != b.hash {
+		return a.hash > b.hash
+	}
+	return a.index < b.index
 }
 
 // logFraction is the number of fractional bits of negativeLog2.

@@ -289,3 +289,31 @@ func TestEachServiceHasItsOwnStandbys(t *testing.T) {
 		}
 	}
 }
+
+func TestStandbysWithOtherInputsAreNotEqual(t *testing.T) {
+	m := assignNext(shardmap.New(64), nodes(5))
+	policy := func(change func(*shardmap.Policy)) shardmap.Policy {
+		p := shardmap.Policy{Replicas: 2, Zones: map[shardmap.NodeID]string{"n000": "a", "n001": "b"}, Pins: map[shardmap.Shard]shardmap.Pin{3: {Node: "n001"}}, PinFallbacks: map[shardmap.Shard][]shardmap.NodeID{3: {"n002"}}}
+		change(&p)
+		return p
+	}
+	standbys := m.Standbys(policy(func(*shardmap.Policy) {}))
+	if !standbys.Equal(m.Standbys(policy(func(*shardmap.Policy) {}))) {
+		t.Error("standbys with the same inputs differ")
+	}
+	if standbys.Equal(assignNext(m, nodes(5)).Standbys(policy(func(*shardmap.Policy) {}))) {
+		t.Error("standbys of another map are equal")
+	}
+	for name, change := range map[string]func(*shardmap.Policy){
+		"replicas": func(p *shardmap.Policy) { p.Replicas = 1 },
+		"zone":     func(p *shardmap.Policy) { p.Zones["n001"] = "a" },
+		"cordon":   func(p *shardmap.Policy) { p.Cordoned = map[shardmap.NodeID]bool{"n003": true} },
+		"pin":      func(p *shardmap.Policy) { p.Pins[4] = shardmap.Pin{Zone: "a"} },
+		"fallback": func(p *shardmap.Policy) { p.PinFallbacks[3] = []shardmap.NodeID{"n003"} },
+		"services": func(p *shardmap.Policy) { p.Services = []shardmap.Service{{Count: 32, Replicas: 2}} },
+	} {
+		if standbys.Equal(m.Standbys(policy(change))) {
+			t.Errorf("standbys with another %s are equal", name)
+		}
+	}
+}

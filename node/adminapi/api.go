@@ -94,6 +94,8 @@ type API struct {
 	options  Options
 	settings atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
 
+	standbyCache standbyCache
+
 	// The following parts answer requests that query all nodes.
 	Checkups   *Checkups
 	Load       *Load

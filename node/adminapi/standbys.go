@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"slices"
+	"sync"
 
 	"shardway/ack"
 	"shardway/admin/api"
@@ -14,12 +15,31 @@ import (
 func (a *API) MapWithStandbys() api.Map {
 	state := a.options.Router.State()
 	result := a.mapOf(state)
-	standbys := a.options.View.Standbys(state, a.options.Replicas)
-	result.Standbys = make([][]int, len(result.Owners))
-	for i := range result.Standbys {
-		result.Standbys[i] = standbys.Indexes(shardmap.Shard(i))
-	}
+	result.Standbys = a.standbyCache.indexes(a.options.View.Standbys(state, a.options.Replicas), len(result.Owners))
 	return result
+}
+
+// standbyCache contains the last list of the standbys of all shards. All clients get the same list, and its
+// computation takes up to some seconds in the largest clusters.
+type standbyCache struct {
+	mu sync.Mutex // held during a computation, so that concurrent requests share it
+	// mu protects the following fields.
+	standbys *shardmap.Standbys // nil means that list is not set
+	list     [][]int
+}
+
+// indexes returns the standbys of the shards, as indexes in the members of the map. The result must not be modified.
+func (c *standbyCache) indexes(standbys *shardmap.Standbys, shards int) [][]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.standbys != nil && c.standbys.Equal(standbys) && len(c.list) == shards {
+		return c.list
+	}
+	c.standbys, c.list = standbys, make([][]int, shards)
+	for i := range c.list {
+		c.list[i] = standbys.Indexes(shardmap.Shard(i))
+	}
+	return c.list
 }
 
 // ShardStandbys returns the standbys of a shard, and why the other nodes are not among them. It returns nil if the
