@@ -24,7 +24,7 @@ type point struct {
 // a map change, then leases and membership. The faults of the predecessor are among the
 // rules.
 func points() []point {
-	return slices.Concat(pointsOfReasons(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfRestarts(), pointsOfKeptNotes(), pointsOfDepartures(), pointsOfLevels(), pointsOfSuspicion(), pointsOfApps(), pointsOfInstances(), pointsOfServices(), pointsOfReach(), pointsOfRoles())
+	return slices.Concat(pointsOfReasons(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfRestarts(), pointsOfKeptNotes(), pointsOfDepartures(), pointsOfLevels(), pointsOfSuspicion(), pointsOfApps(), pointsOfInstances(), pointsOfServices(), pointsOfStandbys(), pointsOfReach(), pointsOfRoles())
 }
 
 func pointsOfReasons() []point {
