@@ -476,3 +476,17 @@ func TestCountsOmitRemovedAndUnstartedServices(t *testing.T) {
 	}
 	want("game has the range of search", 15, 8, 0)
 }
+
+func TestShardsAreNumberedWithinTheirServices(t *testing.T) {
+	shards := []shardmap.Shard{1, 3, 9}
+	if got := newServicesLog(t, 12).state.FormatShards(shards); got != shardmap.FormatShards(shards) {
+		t.Errorf("without services: %s", got)
+	}
+	state := newServicesLog(t, 12, ServiceSpec{"chat", 8}, ServiceSpec{"search", 4}).state
+	if got, want := state.FormatShards(shards), "2 shards: 1, 3 of service chat, shard 1 of service search"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if service, number := state.NumberInService(9); service != "search" || number != 1 {
+		t.Errorf("shard 9 is %d of %s", number, service)
+	}
+}

@@ -66,14 +66,16 @@ func (s *Server) readSocketBreak(r *http.Request) (selection api.SocketBreak, de
 		return selection, "", err
 	}
 	shard := describeShard(action)
-	if args.Key == nil {
-		shardMap := s.api.Cluster.Map()
-		service, err := findService(&shardMap, action.Service)
-		if err != nil {
-			return selection, "", err
-		}
-		index := service.First + action.Shard
+	shardMap := s.api.Cluster.Map()
+	service, err := findService(&shardMap, action.Service)
+	if err != nil {
+		return selection, "", err
+	}
+	index := service.First + action.Shard
+	if args.Key == nil || len(shardMap.Services) > 0 { // another service may have the same key
 		selection.Shard = &index
+	}
+	if args.Key == nil {
 		return selection, " of " + shard, nil
 	}
 	description = " of a key of " + shard
@@ -126,7 +128,7 @@ func parseBreakArguments(r *http.Request) (api.BreakArguments, error) {
 
 // breakArguments returns the arguments of a move test that a query contains.
 func (p params) breakArguments() (args api.BreakArguments, err error) {
-	args.Reason = p.get("reason")
+	args.Reason, args.Service = p.get("reason"), p.get("service")
 	if args.Break, err = p.boolean("move_test"); err != nil {
 		return args, err
 	}

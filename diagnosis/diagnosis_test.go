@@ -388,6 +388,9 @@ func policyTable() []want {
 		{"a key broke two nodes", with(func(in *diagnosis.Inputs) {
 			in.PoisonSuspects = []diagnosis.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
 		}), []string{"warning poison-suspect: requests of the key with key_hash 00000000000000ab, in shard 7, were under way at b and c when these broke"}},
+		{"a key of a service breaks nodes", with(func(in *diagnosis.Inputs) {
+			in.PoisonSuspects = []diagnosis.Poison{{Service: "chat", Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
+		}), []string{"warning poison-suspect: requests of the key with key_hash 00000000000000ab, in shard 7 of service chat, were under way at b and c when these broke"}},
 		{"drained", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards = true, 0 }, "c") }), []string{
 			"info draining: c is drained, and owns nothing",
 		}},

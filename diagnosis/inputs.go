@@ -298,9 +298,11 @@ type AddressChange struct {
 // Poison is a key whose requests may crash nodes: each time one of the Nodes crashed, a request
 // for the key was in flight there.
 type Poison struct {
-	Shard uint32
-	Hash  uint64
-	Nodes []string // in the order of their crashes
+	Shard uint32 // within Service, if it is not empty
+	// Service is the service of the shard; empty if the cluster has no list of services.
+	Service string
+	Hash    uint64
+	Nodes   []string // in the order of their crashes
 }
 
 // Certificate is a certificate that this node presents.

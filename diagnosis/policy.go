@@ -9,10 +9,14 @@ import (
 // should take.
 func policyFindings(in Inputs) (findings []Finding) {
 	for _, suspect := range in.PoisonSuspects {
+		shard, flag := fmt.Sprintf("shard %d", suspect.Shard), ""
+		if suspect.Service != "" {
+			shard, flag = shard+" of service "+suspect.Service, " --service "+suspect.Service
+		}
 		findings = append(findings, Finding{
-			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", suspect.Shard, suspect.Hash),
-			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", suspect.Hash, suspect.Shard, strings.Join(suspect.Nodes, " and ")),
-			Remedy: fmt.Sprintf("run `shardway quarantine --shard %d --hash %016x` to refuse these requests on all nodes", suspect.Shard, suspect.Hash),
+			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%s%d/%016x", suspect.Service, suspect.Shard, suspect.Hash),
+			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in %s, were under way at %s when these broke", suspect.Hash, shard, strings.Join(suspect.Nodes, " and ")),
+			Remedy: fmt.Sprintf("run `shardway quarantine%s --shard %d --hash %016x` to refuse these requests on all nodes", flag, suspect.Shard, suspect.Hash),
 		})
 	}
 	findings = append(findings, drainFindings(in)...)

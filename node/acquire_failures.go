@@ -61,13 +61,13 @@ func (f *acquireFailures) update(heldShards func() []ackagent.HeldShardView) (ne
 	return newlyFailed
 }
 
-// describe lists the shards that the app has failed to acquire, and returns the error of the first one. Both
+// describe lists the shards that the app has failed to acquire with format, and returns the error of the first one. Both
 // results are empty if there are none.
-func (f *acquireFailures) describe() (list, firstError string) {
+func (f *acquireFailures) describe(format func([]shardmap.Shard) string) (list, firstError string) {
 	all := f.all()
 	if len(all) == 0 {
 		return "", ""
 	}
 	shards := slices.Sorted(maps.Keys(all))
-	return shardmap.FormatShards(shards), all[shards[0]].reason
+	return format(shards), all[shards[0]].reason
 }

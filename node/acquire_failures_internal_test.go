@@ -23,7 +23,7 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	if why := f.reasonOf(3); len(why) > 300 || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
 		t.Errorf("why: %q", why)
 	}
-	if shards, why := f.describe(); shards != "21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …" || !strings.HasPrefix(why, "no [2J way") {
+	if shards, why := f.describe(shardmap.FormatShards); shards != "21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …" || !strings.HasPrefix(why, "no [2J way") {
 		t.Errorf("named %q, %q", shards, why)
 	}
 }
@@ -47,7 +47,7 @@ func TestFailedAcquireIsLoggedOnce(t *testing.T) {
 	} {
 		f.stale = true
 		fresh := f.update(func() []ackagent.HeldShardView { return step.held })
-		if shards, why := f.describe(); len(fresh) != step.fresh || f.reasonOf(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
+		if shards, why := f.describe(shardmap.FormatShards); len(fresh) != step.fresh || f.reasonOf(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
 			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.reasonOf(1), shards, why)
 		}
 	}

@@ -288,7 +288,7 @@ func (a *agent) loadedKeysDigest() uint64 {
 func (a *agent) logNewAcquireFailures() {
 	failed := a.acquireFailures.update(a.protocol.HeldShards)
 	if len(failed) > 0 {
-		a.log.Warn().Str("shards", shardmap.FormatShards(failed)).Str("reason", a.acquireFailures.reasonOf(failed[0])).Msg("acquire hook failed, will retry")
+		a.log.Warn().Str("shards", a.router.State().FormatShards(failed)).Str("reason", a.acquireFailures.reasonOf(failed[0])).Msg("acquire hook failed, will retry")
 	}
 }
 
@@ -576,7 +576,9 @@ func (a *agent) HasHooks() bool { return a.hooks != nil }
 
 // AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the first one. Both
 // results are empty if there are none.
-func (a *agent) AcquireFailures() (list, firstError string) { return a.acquireFailures.describe() }
+func (a *agent) AcquireFailures() (list, firstError string) {
+	return a.acquireFailures.describe(a.router.State().FormatShards)
+}
 
 // RecentlyUnreleased counts the shards that moved without a release within the last
 // ackagent.UnreleasedMoveWindow, and returns the error of the first of them.

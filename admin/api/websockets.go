@@ -13,10 +13,14 @@ type SocketList struct {
 
 // ShardSockets has the numbers of sockets of a shard at all nodes together.
 type ShardSockets struct {
-	Shard    uint32 `json:"shard"`
-	Attached int    `json:"attached"` // resumable, with a connection to the app
-	Detached int    `json:"detached"` // resumable, waiting for the next connection to the app
-	Plain    int    `json:"plain"`    // not resumable: they end when the shard moves
+	Shard uint32 `json:"shard"` // in the map of all services
+	// Service is the service of the shard, and ServiceShard its number there. Without services, both are missing.
+	Service      string  `json:"service,omitempty"`
+	ServiceShard *uint32 `json:"service_shard,omitempty"`
+
+	Attached int `json:"attached"` // resumable, with a connection to the app
+	Detached int `json:"detached"` // resumable, waiting for the next connection to the app
+	Plain    int `json:"plain"`    // not resumable: they end when the shard moves
 }
 
 // NodeSockets has the numbers of sockets of a node.
@@ -32,8 +36,8 @@ type NodeSockets struct {
 // sockets resume with new connections. This has the effect of a move of their shard or, if Gap is
 // set, of a failure of its owner.
 type SocketBreak struct {
-	// Exactly one of All, Key and Shard selects all resumable sockets of the cluster, those of a
-	// key, or those of a shard.
+	// All selects all resumable sockets of the cluster. Otherwise Key selects those of a key, Shard those of a
+	// shard in the map of all services, and both those of a key in a service.
 	All   bool    `json:"all,omitempty"`
 	Key   *string `json:"key,omitempty"`
 	Shard *uint32 `json:"shard,omitempty"`

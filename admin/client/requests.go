@@ -239,9 +239,9 @@ func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
 }
 
 // BreakSockets closes the connections of resumable sockets to their app, so that the sockets
-// resume with new connections.
-func (c *Client) BreakSockets(ctx context.Context, request api.SocketBreak, reason string) (api.BrokenSockets, error) {
-	args := api.BreakArguments{Break: true, All: request.All, Key: request.Key, Gap: request.Gap, Reason: reason}
+// resume with new connections. A shard in the request counts within the service; an empty name means default.
+func (c *Client) BreakSockets(ctx context.Context, service string, request api.SocketBreak, reason string) (api.BrokenSockets, error) {
+	args := api.BreakArguments{Break: true, All: request.All, Service: service, Key: request.Key, Gap: request.Gap, Reason: reason}
 	if request.Shard != nil {
 		shard := uint64(*request.Shard)
 		args.Shard = &shard

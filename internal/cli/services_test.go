@@ -51,6 +51,11 @@ func (c *serviceCluster) Hot(context.Context) api.HotList {
 	}
 }
 
+func (c *serviceCluster) Sockets(context.Context) api.SocketList {
+	one, two := uint32(1), uint32(0)
+	return api.SocketList{Shards: []api.ShardSockets{{Shard: 1, Service: "default", ServiceShard: &one, Plain: 5}, {Shard: 3, Service: "chat", ServiceShard: &two, Attached: 4}}}
+}
+
 func newServiceCluster() *serviceCluster {
 	return &serviceCluster{&policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}}}
 }
@@ -85,14 +90,17 @@ func TestServiceCommandsReachTheNode(t *testing.T) {
 func TestServicesAreShown(t *testing.T) {
 	addr := serveCluster(t, newServiceCluster())
 	for line, want := range map[string]string{
-		"service list":                   "chat 2 b b:1 0 1 no 3-4",
-		"shards":                         "chat b owned - 9 1 0",
-		"shards --service chat":          "SERVICE OWNER STATE TO EPOCH COUNT SHARDS chat - orphaned - 9 1 1 chat b owned - 9 1 0",
-		"plan --service chat":            "chat orphaned b 1 orphan planned",
-		"hot --service chat":             "SERVICE SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS chat 0 b",
-		"locate x --service chat":        "SERVICE KEY SHARD OWNER ENDPOINT EPOCH chat x",
-		"locate x --host h --path /p":    "chat x",
-		"wait serving --service default": "",
+		"service list":                        "chat 2 b b:1 0 1 no 3-4",
+		"shards":                              "chat b owned - 9 1 0",
+		"shards --service chat":               "SERVICE OWNER STATE TO EPOCH COUNT SHARDS chat - orphaned - 9 1 1 chat b owned - 9 1 0",
+		"plan --service chat":                 "chat orphaned b 1 orphan planned",
+		"hot --service chat":                  "SERVICE SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS chat 0 b",
+		"websockets --service chat":           "SERVICE SHARD ATTACHED DETACHED PLAIN chat 0 4 0 0",
+		"websockets --service chat --shard 0": "PLAIN chat 0 4 0 0",
+		"websockets --shard 1":                "PLAIN default 1 0 0 5",
+		"locate x --service chat":             "SERVICE KEY SHARD OWNER ENDPOINT EPOCH chat x",
+		"locate x --host h --path /p":         "chat x",
+		"wait serving --service default":      "",
 	} {
 		code, out, errOut := run(t, line+" --admin="+addr)
 		if got := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(got, want) {
@@ -106,6 +114,9 @@ func TestServicesAreShown(t *testing.T) {
 		"locate x --service shop":                    "give one of default, chat",
 		"unpin 2 --service chat":                     "give a number from 0 to 1",
 		"locate x --service chat --path /p":          "exclude each other",
+		"websockets --service shop":                  "give one of default, chat",
+		"websockets --service chat --shard 1":        "shard 1 of service chat has no WebSocket",
+		"websockets move-test --all --service chat":  "omit --service",
 		"wait node a --service chat":                 "--service belongs to wait serving",
 		"wait serving --service chat --timeout 50ms": "1 shard of service chat without an owner",
 		"service add Chat --shards 4":                "lower-case letters",

@@ -20,6 +20,8 @@ type websocketsCommand struct {
 	Shard *uint32 `help:"Only WebSockets of this shard." placeholder:"N"`
 	Gap   bool    `help:"With move-test, abort upstream connections as if the owner failed; apps are informed of a gap."`
 	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
+
+	Service string `help:"Only WebSockets of this service; --shard and --key refer to it." placeholder:"NAME"`
 	reasonFlag
 	target
 }
@@ -51,6 +53,8 @@ func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 		return usageError("give one of --all, --key and --shard")
 	case c.What == "move-test" && !c.All && c.Key == nil && c.Shard == nil:
 		return usageError("move-test needs --all, --key or --shard, as in: shardway websockets move-test --shard 7")
+	case c.All && c.Service != "":
+		return usageError("--all selects the WebSockets of all services: omit --service, or give --key or --shard")
 	}
 	client, err := c.client(session)
 	if err != nil {
@@ -64,21 +68,36 @@ func (c *websocketsCommand) Run(ctx context.Context, session *session) error {
 	if err != nil {
 		return err
 	}
-	if c.Shard != nil {
-		list.Shards = slices.DeleteFunc(list.Shards, func(shard api.ShardSockets) bool { return shard.Shard != *c.Shard })
-		if len(list.Shards) == 0 {
-			if _, err := client.Shard(ctx, *c.Shard); err != nil {
-				return err // usually because the shard does not exist
-			}
-		}
-		if len(list.Shards) == 0 && len(list.Unresponsive) == 0 {
-			return fmt.Errorf("shard %d has no WebSocket: run shardway websockets to see shards with WebSockets", *c.Shard)
-		}
+	if err := c.filter(ctx, client, &list); err != nil {
+		return err
 	}
 	if c.JSON {
 		return writeJSON(session.out, list)
 	}
 	return c.write(session.out, list)
+}
+
+// filter removes the shards of other services than --service, and all shards except --shard.
+func (c *websocketsCommand) filter(ctx context.Context, client *client.Client, list *api.SocketList) error {
+	filters, err := filtersService(ctx, client, c.Service)
+	if err != nil {
+		return err
+	}
+	if filters {
+		list.Shards = slices.DeleteFunc(list.Shards, func(shard api.ShardSockets) bool { return shard.Service != c.Service && shard.Service != "" })
+	}
+	if c.Shard == nil {
+		return nil
+	}
+	row, err := client.ServiceShard(ctx, c.Service, *c.Shard)
+	if err != nil {
+		return err // usually because the shard does not exist
+	}
+	list.Shards = slices.DeleteFunc(list.Shards, func(shard api.ShardSockets) bool { return shard.Shard != row.Shard.Shard })
+	if len(list.Shards) == 0 && len(list.Unresponsive) == 0 {
+		return fmt.Errorf("%s has no WebSocket: run shardway websockets to see shards with WebSockets", describeShard(row.Shard.Shard, row.Service, row.ServiceShard))
+	}
+	return nil
 }
 
 // write prints the nodes, then the shards with the most WebSockets.
@@ -95,10 +114,11 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	}
 	total := func(shard api.ShardSockets) int { return shard.Attached + shard.Detached + shard.Plain }
 	slices.SortStableFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(total(b), total(a)) })
-	table = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
+	hasServices := slices.ContainsFunc(list.Shards, func(shard api.ShardSockets) bool { return shard.Service != "" })
+	table = newTable(w, withService(hasServices, "SERVICE", "SHARD", "ATTACHED", "DETACHED", "PLAIN")...)
 	shown := min(len(list.Shards), max(c.Limit, 0))
 	for _, shard := range list.Shards[:shown] {
-		table.row(shard.Shard, shard.Attached, shard.Detached, shard.Plain)
+		table.row(withService[any](hasServices, shard.Service, shardNumber(shard.Shard, shard.ServiceShard), shard.Attached, shard.Detached, shard.Plain)...)
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -122,7 +142,7 @@ func writeUnresponsive(w io.Writer, nodes []string) error {
 
 // testMove closes upstream connections and prints how many.
 func (c *websocketsCommand) testMove(ctx context.Context, session *session, client *client.Client) error {
-	result, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap}, c.Reason)
+	result, err := client.BreakSockets(ctx, c.Service, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap}, c.Reason)
 	if err != nil {
 		return err
 	}

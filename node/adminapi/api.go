@@ -116,7 +116,7 @@ func New(options Options) *API {
 			nodes: nodes, version: options.Version, router: options.Router, proxy: options.Proxy, queue: options.Queue, agent: options.Agent,
 			heldShardCount: options.HeldShardCount, cache: control.NewCached[api.RunningList](),
 		},
-		WebSockets: &WebSockets{nodes: nodes, proxy: options.Proxy, log: options.Log, cache: control.NewCached[api.SocketList]()},
+		WebSockets: &WebSockets{nodes: nodes, proxy: options.Proxy, log: options.Log, state: options.Router.State, cache: control.NewCached[api.SocketList]()},
 	}
 	a.Checkups = &Checkups{
 		nodes: nodes, clock: options.Clock, localReport: a.LocalReport,

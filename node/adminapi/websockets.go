@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/node/control"
 	"shardway/node/logs"
@@ -25,6 +26,7 @@ type WebSockets struct {
 	nodes otherNodes
 	proxy *proxy.Server
 	log   zerolog.Logger
+	state func() *ack.State // the replicated state in force
 	cache *control.Cached[api.SocketList]
 }
 
@@ -56,7 +58,9 @@ func (w *WebSockets) localCounts() api.SocketCounts {
 // request to every node. The result lists the nodes that did not respond in time.
 func (w *WebSockets) Sockets(ctx context.Context) api.SocketList {
 	return w.cache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		return mergeWebSockets(queryNodes(ctx, w.nodes, control.Request{Kind: control.WebSocketCounts}, w.LocalReport, WebSocketReport{}))
+		list := mergeWebSockets(queryNodes(ctx, w.nodes, control.Request{Kind: control.WebSocketCounts}, w.LocalReport, WebSocketReport{}))
+		setServicesOfSockets(&list, w.state())
+		return list
 	})
 }
 
@@ -95,6 +99,14 @@ func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) 
 	return list
 }
 
+// setServicesOfSockets sets the services of the shards, and their numbers there.
+func setServicesOfSockets(list *api.SocketList, state *ack.State) {
+	for i := range list.Shards {
+		shard := &list.Shards[i]
+		shard.Service, shard.ServiceShard = serviceOfShard(state, shardmap.Shard(shard.Shard))
+	}
+}
+
 // BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match
 // filter and whose clients are connected to them. requester is written to the log.
 func (w *WebSockets) BreakSockets(ctx context.Context, filter api.SocketBreak, requester string) api.BrokenSockets {
@@ -115,17 +127,22 @@ func (w *WebSockets) BreakSockets(ctx context.Context, filter api.SocketBreak, r
 // BreakLocal closes the upstream connections of the WebSockets that match filter and whose clients
 // are connected to this node, and returns their number.
 func (w *WebSockets) BreakLocal(filter api.SocketBreak, requester string) int {
-	match := func(shardmap.Shard, uint64) bool { return true }
-	switch {
-	case filter.Key != nil:
-		wantHash := proxy.WebSocketKeyHash(*filter.Key)
-		match = func(_ shardmap.Shard, keyHash uint64) bool { return keyHash == wantHash }
-	case filter.Shard != nil:
-		match = func(shard shardmap.Shard, _ uint64) bool { return uint32(shard) == *filter.Shard }
-	}
-	count := w.proxy.MoveWebSockets(match, filter.Gap)
+	count := w.proxy.MoveWebSockets(matchOf(filter), filter.Gap)
 	if count > 0 {
 		w.log.Info().Int("websockets", count).Bool("gap", filter.Gap).Str("by", logs.Cut(requester)).Msg("WebSocket move test started")
 	}
 	return count
+}
+
+// matchOf returns whether a WebSocket with this shard and key hash matches the filter.
+func matchOf(filter api.SocketBreak) func(shard shardmap.Shard, keyHash uint64) bool {
+	var wantHash uint64
+	if filter.Key != nil {
+		wantHash = proxy.WebSocketKeyHash(*filter.Key)
+	}
+	return func(shard shardmap.Shard, keyHash uint64) bool {
+		isOtherKey := filter.Key != nil && keyHash != wantHash
+		isOtherShard := filter.Shard != nil && uint32(shard) != *filter.Shard
+		return !isOtherKey && !isOtherShard
+	}
 }

@@ -370,7 +370,7 @@ func (m *Monitor) addAcquisition(now time.Time, in *diagnosis.Inputs) {
 	}
 	isAcquiring := len(m.acquiringShards) > 0
 	if isSlow := m.acquiring.Update(now, isAcquiring); isSlow && isAcquiring {
-		in.Acquiring = shardmap.FormatShards(m.acquiringShards)
+		in.Acquiring = m.options.Router.State().FormatShards(m.acquiringShards)
 	}
 }
 
@@ -444,7 +444,8 @@ func (m *Monitor) addReplicatedInputs(in *diagnosis.Inputs) {
 	policy := m.options.State().Policy()
 	for _, suspect := range m.lastReport.Suspects {
 		if !leaderloop.IsQuarantined(policy, suspect.Key.Shard, suspect.Key.Hash) {
-			in.PoisonSuspects = append(in.PoisonSuspects, diagnosis.Poison{Shard: uint32(suspect.Key.Shard), Hash: suspect.Key.Hash, Nodes: suspect.Nodes})
+			service, shard := m.options.State().NumberInService(suspect.Key.Shard)
+			in.PoisonSuspects = append(in.PoisonSuspects, diagnosis.Poison{Service: service, Shard: uint32(shard), Hash: suspect.Key.Hash, Nodes: suspect.Nodes})
 		}
 	}
 }
