@@ -11,6 +11,9 @@ const shownService = () => services().find((s) => s.name === filter);
 const scope = () => shownService() ?? { first: 0, shards: map.owners.length };
 const inScope = (shard) => shard >= scope().first && shard < scope().first + scope().shards;
 
+// isUnused reports whether a shard belongs to no service: the map keeps the shards of removed services.
+const isUnused = (shard) => services().length > 0 && !serviceOf(shard);
+
 // shardName names a shard by its number within its service.
 function shardName(shard) {
   const s = serviceOf(shard);

@@ -31,7 +31,7 @@ const named = (node, instance) => (node && instance ? `${node}/${instance}` : no
 function showShards(st) {
   const there = new Map(st.nodes.map((n) => [n.id, n]));
   silent = new Map(map.nodes.map(({ id }) => [id, there.has(id) ? there.get(id).unavailable : 'nothing is known of it']).filter(([, why]) => why));
-  const { shards: n, name } = scope(), shown = map.owners.map((_, i) => i).filter(inScope);
+  const { name } = scope(), shown = map.owners.map((_, i) => i).filter((i) => inScope(i) && !isUnused(i)), n = shown.length;
   const dead = shown.filter((i) => ownerOf(i) !== '' && silent.has(ownerOf(i))).length, inMotion = [...moving.keys()].filter(inScope).length;
   const orphaned = name ? shown.filter((i) => ownerOf(i) === '').length : st.shards.orphaned, moved = [...fresh].filter(inScope).length;
   const said = [name ? `${n} of service ${name}` : `${n} in all`];
@@ -92,6 +92,7 @@ function squareOf(i) {
 function drawShard(c, i, ink) {
   const { x, y, s } = squareOf(i), { px } = field;
   const owner = ownerOf(i), to = moving.get(i);
+  if (owner === '' && isUnused(i)) return;
   c.globalAlpha = lit !== '' && owner !== lit && to !== lit ? 0.16 : 1;
   if (owner === '') {
     c.fillStyle = ink.orphaned;
@@ -188,7 +189,7 @@ function tell() {
   $('cell').setAttribute('aria-posinset', shard - scope().first + 1);
   $('cell').setAttribute('aria-setsize', scope().shards);
   clearTimeout(asking);
-  if (!stories.has(shard)) asking = setTimeout(() => learn(shard, map.epoch), 150);
+  if (!stories.has(shard) && !isUnused(shard)) asking = setTimeout(() => learn(shard, map.epoch), 150);
 }
 
 async function learn(shard, epoch) {
@@ -205,7 +206,7 @@ async function learn(shard, epoch) {
 function storyOf(shard) {
   const owner = ownerOf(shard), story = stories.get(shard), last = story?.moves.at(-1);
   const instance = story?.owner === owner ? story.instance : 0;
-  const said = [`${shardName(shard)}: ${named(owner, instance) || 'orphaned'}`];
+  const said = [`${shardName(shard)}: ${named(owner, instance) || (isUnused(shard) ? 'no service' : 'orphaned')}`];
   if (story && story.epoch > 0) said.push(`since epoch ${story.epoch}`);
   if (last) said.push(`${last.from ? `from ${named(last.from, last.from_instance)}` : 'its first owner'}, because: ${last.reason}`);
   if (moving.has(shard)) said.push(`moving to ${targets.get(shard) || 'no owner'}`);

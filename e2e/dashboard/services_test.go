@@ -58,6 +58,14 @@ func withServices(scene *dashboard.Scene, services []sceneService) http.Handler 
 			return
 		}
 		body["services"] = services
+		if counts, isStatus := body["shards"].(map[string]any); isStatus { // a node does not count shards of removed services
+			removed, _ := counts["total"].(float64)
+			for _, service := range services {
+				removed -= float64(service.Shards)
+			}
+			orphaned, _ := counts["orphaned"].(float64)
+			counts["orphaned"] = orphaned - removed
+		}
 		_ = json.NewEncoder(w).Encode(body)
 	})
 }
@@ -65,9 +73,10 @@ func withServices(scene *dashboard.Scene, services []sceneService) http.Handler 
 // The page lists the services with their ranges, nodes, owners and orphaned shards, and shows the shards of one of them
 // on request. Shard numbers count within the service.
 func (l pageTests) showsServices(t *testing.T) {
-	scene := dashboard.NewScene(3, 24)
+	scene := dashboard.NewScene(3, 27)
 	services := sceneServices()
 	scene.Orphan(13, 14)
+	scene.Orphan(24, 25, 26) // of a removed service
 	shardMap := scene.Map()
 	server := httptest.NewServer(withServices(scene, services))
 	t.Cleanup(server.Close)
