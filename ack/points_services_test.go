@@ -16,6 +16,8 @@ func pointsOfServices() []point {
 			planted: []string{"services: the report about one service counts for another one", "services: a node gets shards of a service that it does not run"},
 		},
 		{of: "services", clause: "an election alone moves no shard", planted: []string{"services: a new leader takes shards from nodes without a heartbeat"}},
+		{of: "services", clause: "the leader adds a service once all nodes have loaded one configuration that names it", planted: []string{"services: a service is added before all nodes have loaded it"}},
+		{of: "services", clause: "the routes of a service become active after the service exists", planted: []string{"services: routes become active before their service exists"}},
 		{of: "services", clause: "the list exists before a map with a node that reports services", planted: []string{"services: a map with several instances precedes the list"}},
 		{of: "services", clause: "a node that restarts in place gets no shard of a new service", planted: []string{"services: a restarting node gets a shard of a new service without its acknowledgement"}},
 		{of: "services", clause: "a longer map changes nothing for the shards of other services", planted: []string{"services: a longer map forgets what the app has acquired"}},
