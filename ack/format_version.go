@@ -14,7 +14,7 @@ type FormatVersion uint8
 // 1 was written by development versions only; this program refuses it.
 const (
 	MinFormatVersion FormatVersion = 2
-	MaxFormatVersion FormatVersion = 3
+	MaxFormatVersion FormatVersion = 4
 )
 
 // InstancesFormatVersion is the first format version that can contain app instances after the first
@@ -53,6 +53,13 @@ const RolesFormatVersion FormatVersion = 3
 
 // HasRoles reports whether data of this format version can contain roles.
 func (v FormatVersion) HasRoles() bool { return v >= RolesFormatVersion }
+
+// RegistryFormatVersion is the first format version in which the log can contain entries of the registry, and
+// snapshots and backups contain the registry.
+const RegistryFormatVersion FormatVersion = 4
+
+// HasRegistry reports whether data of this format version can contain the registry.
+func (v FormatVersion) HasRegistry() bool { return v >= RegistryFormatVersion }
 
 // FormatVersionError reports data of a format version that this program does not support, or a
 // cluster with such a format version in force. Another version of the program, newer or unreleased, has written the

@@ -19,6 +19,7 @@ const (
 	kindPolicy
 	kindRestart
 	kindAppReports
+	kindRegistry
 )
 
 const (
@@ -165,6 +166,8 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 		entry = r.readRestartEntry()
 	case kindAppReports:
 		entry = r.readAppReportEntry()
+	case kindRegistry:
+		entry = r.readRegistryEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

@@ -123,6 +123,7 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 		w.checkAppReport(after, e)
 	case ack.OutcomeBootstrapped:
 		w.checkBootstrap(before, after)
+	case ack.OutcomeRegistry: // the simulation has no registry
 	case ack.OutcomeFormatVersionRaised: // there is one level
 	}
 }

@@ -9,8 +9,12 @@ import (
 )
 
 // MarshalBinary encodes the whole state, an open proposal included (rule 8). Equal states have
-// equal bytes on every node. The encoding begins with the format version in force.
-func (s *State) MarshalBinary() ([]byte, error) {
+// equal bytes on every node. The encoding begins with the format version in force. The registry in it is empty.
+func (s *State) MarshalBinary() ([]byte, error) { return s.MarshalWithRegistry(nil) }
+
+// MarshalWithRegistry is MarshalBinary with an encoded registry, which this package does not interpret. Before
+// RegistryFormatVersion there is none.
+func (s *State) MarshalWithRegistry(registry []byte) ([]byte, error) {
 	w := newWriter(s.formatVersion)
 	w.uint(s.index)
 	w.uint(s.ignoredEntries)
@@ -34,6 +38,9 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.writeDepartures(s.departures)
 	w.writeFormerMembers(s.formerMembers)
 	w.writeKeyConfig(s.keyConfig)
+	if s.formatVersion.HasRegistry() {
+		w.bytes(registry)
+	}
 	w.writeServices(s.services)
 	return w.buf, nil
 }
@@ -72,8 +79,14 @@ func (w *writer) writeDrops(drops dropRecords) {
 // DecodeState decodes the output of MarshalBinary. For any other input the error is
 // ErrCorrupt, and describes the cause.
 func DecodeState(data []byte) (*State, error) {
+	s, _, err := DecodeWithRegistry(data)
+	return s, err
+}
+
+// DecodeWithRegistry decodes the output of MarshalWithRegistry. The registry shares its bytes with data.
+func DecodeWithRegistry(data []byte) (s *State, registry []byte, err error) {
 	r := reader{buf: data}
-	s := &State{
+	s = &State{
 		formatVersion: r.readFormatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint),
 		clusterID: r.text(0, maxText),
 	}
@@ -83,7 +96,7 @@ func DecodeState(data []byte) (*State, error) {
 	s.proposedTerm, s.proposalReason = r.uint(0, maxUint), r.text(0, maxText)
 	r.readMaps(s)
 	if r.err != nil {
-		return nil, r.err // the following fields refer to the maps
+		return nil, nil, r.err // the following fields refer to the maps
 	}
 	s.drops = r.readDrops()
 	s.previousOwners = r.readPreviousOwners(s.committed.Len())
@@ -94,14 +107,17 @@ func DecodeState(data []byte) (*State, error) {
 	s.departures = r.readDepartures(s.committed.Len())
 	s.formerMembers = r.readFormerMembers(s.committed)
 	s.keyConfig = r.readKeyConfig()
+	if r.version.HasRegistry() {
+		registry = r.read(int(r.uint(0, MaxRegistry)))
+	}
 	s.services = r.readServices()
-	if err := r.finish(); err != nil {
-		return nil, err
+	if err = r.finish(); err != nil {
+		return nil, nil, err
 	}
 	if s.keyConfig.contradicts(s.committed, s.HasOpenProposal()) {
-		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfig.since, s.committed.Epoch())
+		return nil, nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfig.since, s.committed.Epoch())
 	}
-	return s, nil
+	return s, registry, nil
 }
 
 // readMaps decodes the output of writer.writeMaps.

@@ -114,6 +114,7 @@ const (
 	OutcomePolicyChanged                          // the policy, or a record about a node, has changed
 	OutcomeRestartChanged                         // a restart in place has begun or ended
 	OutcomeAppsReported                           // reports about restarts of apps are stored
+	OutcomeRegistry                               // the entry is a command for the registry, which the caller applies
 )
 
 // Apply returns the state after the encoded entry command at the given Raft index and term. An
@@ -144,6 +145,8 @@ func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, erro
 		return next.applyRestart(term, entry)
 	case AppReportEntry:
 		return next.applyAppReports(term, entry)
+	case registryEntry:
+		return next.applyRegistry()
 	case FormatVersionEntry:
 		raised, outcome, err := next.applyFormatVersion(term, entry)
 		if err != nil {

@@ -117,6 +117,7 @@ type capable struct {
 	*planning
 	*draining
 	owning
+	*locking
 }
 
 func (capable) Rotate(context.Context, string) (api.Rotation, error) {
@@ -127,7 +128,7 @@ func newCapable() http.Handler {
 	f := newFake()
 	f.commit(18)
 	return admin.New(admin.Options{
-		API: apitest.SetOf(capable{f, &upgradable{fake: f}, &timingCluster{fake: f}, &planning{fake: f}, &draining{fake: f, left: api.DrainState{Node: "n3"}}, owning{f}}),
+		API: apitest.SetOf(capable{f, &upgradable{fake: f}, &timingCluster{fake: f}, &planning{fake: f}, &draining{fake: f, left: api.DrainState{Node: "n3"}}, owning{f}, &locking{}}),
 		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Events: ring("n1"),
 	}).Handler()
 }
@@ -170,7 +171,7 @@ func TestOpenAPIIsWhatTheServerDoes(t *testing.T) {
 	d, _ := openAPI(t)
 	h := newCapable()
 	for path, operations := range d.Paths {
-		target := strings.ReplaceAll(path, "{shard}", "1")
+		target := strings.NewReplacer("{shard}", "1", "{name}", "job").Replace(path)
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
 			o, documented := operations[strings.ToLower(method)]
 			if !documented {

@@ -29,7 +29,7 @@ func TestEachActionHasAReason(t *testing.T) {
 			f, log, events := newFake(), &record{}, ring("n1")
 			f.commit(18)
 			h := admin.New(admin.Options{
-				API: apitest.SetOf(capable{f, &upgradable{fake: f}, &timingCluster{fake: f}, &planning{fake: f}, &draining{fake: f}, owning{f}}), Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: events,
+				API: apitest.SetOf(capable{f, &upgradable{fake: f}, &timingCluster{fake: f}, &planning{fake: f}, &draining{fake: f}, owning{f}, &locking{}}), Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: events,
 				Access: auth.Access{Write: tokens(t, "alice "+writeToken)},
 			}).Handler()
 			u, err := url.Parse(path)

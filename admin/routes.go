@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -34,6 +35,8 @@ func (s *Server) routes() http.Handler {
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
 	get("/v1/services", s.services)
+	get("/v1/locks", s.limitLists(s.locks))
+	mux.Handle("/v1/locks/{name}", handle(s.lock, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete))
 	get("/v1/shards", s.limitLists(s.shards))
 	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
@@ -132,6 +135,8 @@ func asProblem(err error) *problem.Problem {
 		return problem.New(problem.ServiceInUse, err.Error())
 	case errors.Is(err, api.ErrInvalid):
 		return problem.New(problem.BadRequest, err.Error())
+	case errors.Is(err, api.ErrBusy):
+		return &problem.Problem{Code: problem.TooManyRequests, Detail: err.Error(), RetryAfter: time.Second}
 	case errors.Is(err, api.ErrRefused):
 		return problem.New(problem.Conflict, err.Error())
 	case errors.Is(err, api.ErrUnknown), errors.Is(err, context.DeadlineExceeded):

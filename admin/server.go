@@ -42,6 +42,7 @@ type Server struct {
 	eventReaders  connlimit.RequestLimit
 	lists         connlimit.RequestLimit // of all shards
 	endpointPolls connlimit.RequestLimit
+	lockWaits     connlimit.RequestLimit
 	page          *page
 	handler       http.Handler
 
@@ -56,7 +57,8 @@ func New(options Options) *Server {
 	s := &Server{
 		api: options.API, metrics: options.Metrics, log: options.Log, events: options.Events, eventReaders: connlimit.RequestLimit{Max: maxReaders, MaxPerSource: maxReadersPerSource},
 		lists: connlimit.RequestLimit{Max: maxLists, MaxPerSource: maxListsPerSource}, endpointPolls: connlimit.RequestLimit{Max: maxEndpointPolls, MaxPerSource: maxEndpointPollsPerSource},
-		page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+		lockWaits: connlimit.RequestLimit{Max: maxLockWaits, MaxPerSource: maxLockWaitsPerSource},
+		page:      newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&options.Access)
 	s.handler = s.guard(limitBody(s.routes()))

@@ -196,6 +196,7 @@ type Config struct {
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero means that a dead server is never removed
+	Registry        bool          // offer the registry at the admin port
 	FinalizeAfter   time.Duration // zero means that the format version is raised as soon as all nodes support the next one
 
 	Services []Service // ascending by name; nil means one service with the settings of the node

@@ -245,6 +245,8 @@ func clusterSettings() []setting {
 			}),
 		newSetting("finalize-after", "DURATION", "1h", "time for which all nodes must support a new format version before it is raised and downgrades end",
 			func(c *Config) settingValue { return durationValue{&c.FinalizeAfter, 0, 30 * 24 * time.Hour, false} }),
+		newSetting("registry", "", "", "offer the locks of the cluster's registry at the admin port",
+			func(c *Config) settingValue { return boolValue{&c.Registry} }),
 		newSetting("takeover", "timeout|lease|immediate", "lease", "condition for taking over the shards of an unresponsive node, in a new cluster; see settings",
 			func(c *Config) settingValue {
 				return choiceValue[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}

@@ -60,21 +60,21 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	raise := func() error { return nodes[0].TryAction(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
 
 	roll(next, nodes[0], nodes[1])
-	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which supports format version 3: run the version of the other nodes there") {
+	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which supports format version 4: run the version of the other nodes there") {
 		t.Errorf("format version raised although node c supports only an older one: %v", err)
 	}
 	nodes[2].AwaitStatus(t, "it warns of c", func(status cluster.Status) bool {
-		return strings.Contains(status.FindingsText(), "upgrade-pending: format version 3 is in force, and format version 4 is blocked by c")
+		return strings.Contains(status.FindingsText(), "upgrade-pending: format version 4 is in force, and format version 5 is blocked by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
 	for _, node := range nodes {
-		node.AwaitStatus(t, "format version 3 is in force", func(status cluster.Status) bool { return status.FormatVersion == 3 })
+		node.AwaitStatus(t, "format version 4 is in force", func(status cluster.Status) bool { return status.FormatVersion == 4 })
 	}
 
 	cluster.Await(t, "the upgrade is finalized", raise)
 	for _, node := range nodes {
-		node.AwaitStatus(t, "format version 4 is in force", func(status cluster.Status) bool { return status.FormatVersion == nextversion.Level })
+		node.AwaitStatus(t, "format version 5 is in force", func(status cluster.Status) bool { return status.FormatVersion == nextversion.Level })
 	}
 	traffic.AwaitStarted(t, 2*shards)
 	node := c.Follower(t)
@@ -82,9 +82,9 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	node.Stop(t)
 	c.AwaitServing(t)
 	node.Binary = ""
-	wantStartupError(t, node.Args()[2:], node.DataDir, "format version 4, and this program supports format versions 2 to 3", "run the version of the other nodes")
+	wantStartupError(t, node.Args()[2:], node.DataDir, "format version 5, and this program supports format versions 2 to 4", "run the version of the other nodes")
 	fresh := withFlags(newNodeArgs(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
-	wantStartupError(t, fresh, "format version 4 is in force", "this program supports format version 3", "run the version of the other nodes")
+	wantStartupError(t, fresh, "format version 5 is in force", "this program supports format version 4", "run the version of the other nodes")
 	node.Binary = next
 	node.Start(t)
 	c.AwaitServing(t)

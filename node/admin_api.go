@@ -15,8 +15,20 @@ func (n *Node) AdminAPI() api.Set {
 	if n.processes != nil {
 		processes = n.processes
 	}
+	var locks api.LockService // nil without --registry
+	if n.options.Registry {
+		locks = n.registry()
+	}
 	return api.Set{
-		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
+		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Locks: locks, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
 		Running: a.Running, Services: a, Settings: a, Standbys: a, Upgrade: a, WebSockets: a.WebSockets,
+	}
+}
+
+// registry returns the services of the registry.
+func (n *Node) registry() *adminapi.Registry {
+	return &adminapi.Registry{
+		Leader: n.leaderClient, Store: n.fsm.registry,
+		CountAcquire: func(result string) { n.metrics.LockAcquires.WithLabelValues(result).Inc() },
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"shardway/ack"
 	"shardway/internal/chanutil"
 	"shardway/node/eventlog"
+	"shardway/node/registrystore"
 )
 
 // fsm is the state machine of Raft (a consensus.FSM). Raft calls Apply and Restore in one goroutine. Both
@@ -30,6 +31,8 @@ type fsm struct {
 	// broken is set if an entry could not be decoded. From then on the state does not change. Only Raft's goroutine
 	// uses it.
 	broken bool
+	// registry is the replicated registry. It is applied together with the state.
+	registry *registrystore.Store
 	// moves is the shard-move history.
 	moves eventlog.ShardMoves
 	// onPolicyChange is called after the policy (the requests of operators) has changed. It must not block. nil
@@ -43,7 +46,7 @@ const remedyDamaged = "run the version of the other nodes; else remove this one 
 
 // newFSM returns an fsm with an empty state. See fsm for onFailure.
 func newFSM(onFailure func(error)) *fsm {
-	f := &fsm{applied: ack.NewState(), wakeAgent: make(chan struct{}, 1), wakeLeader: make(chan struct{}, 1), onFailure: onFailure}
+	f := &fsm{applied: ack.NewState(), registry: registrystore.New(), wakeAgent: make(chan struct{}, 1), wakeLeader: make(chan struct{}, 1), onFailure: onFailure}
 	f.state.Store(f.applied)
 	return f
 }
@@ -61,8 +64,26 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if err != nil {
 		return f.fail(err)
 	}
+	if outcome == ack.OutcomeRegistry {
+		return f.applyRegistry(state, data)
+	}
 	f.publish(state, state.ProposalReason())
 	return outcome
+}
+
+// applyRegistry applies an entry of the registry, after which the state is the same except for its index. It wakes neither
+// the agent nor the leader loop, so that a busy registry costs them nothing. The result is a registry.Result, or an error
+// if the entry is corrupt.
+func (f *fsm) applyRegistry(state *ack.State, entry []byte) any {
+	result, err := f.registry.Apply(state.Index(), ack.RegistryCommand(entry))
+	if err != nil {
+		return f.fail(err)
+	}
+	f.applied = state
+	if state.Index() > f.state.Load().Index() {
+		f.state.Store(state)
+	}
+	return result
 }
 
 // Snapshot returns the encoded state. It returns an error after an entry that could not be decoded: the
@@ -72,13 +93,16 @@ func (f *fsm) Snapshot() ([]byte, error) {
 	if f.broken {
 		return nil, ack.ErrCorrupt
 	}
-	return f.applied.MarshalBinary()
+	return f.applied.MarshalWithRegistry(f.registry.Marshal())
 }
 
 // Restore replaces the state by that of a snapshot, which stands for many log entries. The agent compares
 // only states, so it stops serving the shards that this node has lost, as it does after Apply.
 func (f *fsm) Restore(encoded []byte) error {
-	state, err := ack.DecodeState(encoded)
+	state, encodedRegistry, err := ack.DecodeWithRegistry(encoded)
+	if err == nil {
+		err = f.registry.Restore(encodedRegistry)
+	}
 	if err != nil {
 		return f.fail(err)
 	}

@@ -9,8 +9,10 @@ import (
 	"shardway/node/gossip"
 	"shardway/node/leaderloop"
 	"shardway/node/muxpool"
+	"shardway/node/registrystore"
 	"shardway/node/router"
 	"shardway/peer"
+	"shardway/registry"
 )
 
 // Register registers the metrics of this node with r.
@@ -28,6 +30,7 @@ func (n *Node) Register(r prometheus.Registerer) error {
 	all = append(all, shardGauges{self: n.self, shards: n.options.Shards, state: n.router.State, hasServices: n.options.Proxy.ServiceInstances != nil})
 	all = append(all, stateGauges(n.router, n.leaderClient)...)
 	all = append(all, connectionMetrics(n.port, n.router)...)
+	all = append(all, registryGauges(n.fsm.registry)...)
 	all = append(all, gossipMetrics(n.gossip)...)
 	all = append(all, muxSessionGauges(n.router)...)
 	all = append(all, processMetrics(n.options.Processes)...)
@@ -97,4 +100,16 @@ func muxSessionGauges(router *router.Router) []prometheus.Collector {
 		}
 	}
 	return all
+}
+
+// registryGauges returns the gauges of the registry.
+func registryGauges(store *registrystore.Store) []prometheus.Collector {
+	counts := func() (locks, waiters int) {
+		store.Read(func(s *registry.State) { locks, waiters = s.Counts() })
+		return locks, waiters
+	}
+	return []prometheus.Collector{
+		gaugeFunc("registry_locks", "Number of locks of the registry that are held.", func() float64 { locks, _ := counts(); return float64(locks) }),
+		gaugeFunc("registry_lock_waiters", "Number of holders that wait for a lock of the registry.", func() float64 { _, waiters := counts(); return float64(waiters) }),
+	}
 }

@@ -415,7 +415,7 @@ func (n *Node) openStores() error {
 // adminOptions returns the options of the admin API.
 func (n *Node) adminOptions() adminapi.Options {
 	return adminapi.Options{
-		Self: n.self, Dir: n.options.Dir, Version: n.options.Version, Shards: n.options.Shards, Gateway: n.options.Gateway, Replicas: n.options.Replicas, Timing: n.options.Timing, Settings: n.options.Settings, PeerDial: n.options.PeerDial,
+		Self: n.self, Dir: n.options.Dir, Registry: n.fsm.registry, Version: n.options.Version, Shards: n.options.Shards, Gateway: n.options.Gateway, Replicas: n.options.Replicas, Timing: n.options.Timing, Settings: n.options.Settings, PeerDial: n.options.PeerDial,
 		Clock: n.options.Clock, Log: n.log, View: n.view, Leader: n.leaderClient, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.queue, Health: n.health, Agent: n.agent,
 		Findings: func() adminapi.Findings {
 			result := n.monitor.Result()

@@ -74,6 +74,8 @@ type Options struct {
 	// FinalizeAfter is how long all servers must have supported a level (format version) before the leader raises
 	// the level in force. The leader's value applies. Zero means no wait.
 	FinalizeAfter time.Duration
+	// Registry is set if the node offers the registry at its admin port. It applies the entries of the registry in any case.
+	Registry bool
 	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not ready.
 	// The node calls it when it stops. If it is nil, the node accepts connections until other nodes have taken over
 	// its shards.

@@ -77,6 +77,9 @@ func (s leaderRequests) handlers() map[control.Kind]control.Handler {
 		control.FormatVersion: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, _ control.Caller, request control.Request) (any, error) {
 			return leadership.Upgrade(ctx, request.Execute, request.By)
 		}),
+		control.Registry: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, _ control.Caller, request control.Request) (any, error) {
+			return leadership.AnswerRegistry(ctx, request.Registry)
+		}),
 		control.Plan: s.asLeader(func(ctx context.Context, leadership *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			return leadership.Plan(ctx)
 		}),

@@ -268,7 +268,8 @@ func (n *Node) leaderOptions() leaderloop.Options {
 		},
 		OnRaftHeartbeats: func() { chanutil.Notify(n.agent.heartbeatIfNearlyDue) },
 		IdleShards:       n.idleTracker.Answer, IdleInStage: n.idleTracker.AnswerStage, AdoptCluster: n.announcer.adoptFromLog, CheckNode: n.unreachable.Suspect,
-		Events: n.events, Changes: n.mapChanges, Log: n.log,
+		Registry: n.fsm.registry,
+		Events:   n.events, Changes: n.mapChanges, Log: n.log,
 		Metrics: leaderloop.Metrics{Proposals: n.metrics.MapChanges, Exclusions: n.metrics.Exclusions, Takeovers: n.metrics.Takeovers, CommitSeconds: n.metrics.Commits},
 	}
 }

@@ -71,6 +71,32 @@ func (l *Lock) waiter(holder string) int {
 	return slices.IndexFunc(l.Waiters, func(w Waiter) bool { return w.Holder == holder })
 }
 
+// Wait is the state of a waiter.
+type Wait uint8
+
+// The states of a waiter.
+const (
+	WaitEnded   Wait = iota // the waiter has left the queue without the lock
+	WaitQueued              // the waiter is in the queue
+	WaitGranted             // the holder has the lock
+)
+
+// WaitState returns the state of the waiter that an Acquire with the index renewal has added, and the lock without its
+// waiters.
+func (s *State) WaitState(name, holder string, renewal uint64) (Wait, Lock) {
+	l := s.locks[name]
+	switch {
+	case l == nil:
+		return WaitEnded, Lock{}
+	case l.Holder == holder:
+		return WaitGranted, l.brief()
+	}
+	if place := l.waiter(holder); place >= 0 && l.Waiters[place].Renewal >= renewal {
+		return WaitQueued, l.brief()
+	}
+	return WaitEnded, l.brief()
+}
+
 // acquire grants the lock, or adds the holder to the queue.
 func (s *State) acquire(c *Command) Result {
 	l := s.locks[c.Name]

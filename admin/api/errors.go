@@ -30,6 +30,8 @@ var (
 	ErrNodeUnhealthy = fmt.Errorf("%w", ErrRefused)
 	// ErrNoActiveNodes means that no node could own the shards. It is an ErrRefused.
 	ErrNoActiveNodes = fmt.Errorf("%w", ErrRefused)
+	// ErrBusy means that the action exceeds a rate. The caller should try again.
+	ErrBusy = errors.New("busy")
 	// ErrUnknown means that the action may have succeeded, or may still succeed.
 	ErrUnknown = errors.New("outcome unknown")
 )

@@ -15,6 +15,8 @@ type Set struct {
 	Hot HotService
 	// Keys identifies keys for POST /v1/quarantine and POST /v1/lift.
 	Keys KeyHasher
+	// Locks serves /v1/locks and /v1/locks/NAME.
+	Locks LockService
 	// Owned serves GET /v1/owned.
 	Owned OwnedService
 	// Plan serves GET /v1/plan.

@@ -11,6 +11,7 @@ func SetOf(cluster api.Cluster) api.Set {
 	services.History, _ = cluster.(api.HistoryService)
 	services.Hot, _ = cluster.(api.HotService)
 	services.Keys, _ = cluster.(api.KeyHasher)
+	services.Locks, _ = cluster.(api.LockService)
 	services.Owned, _ = cluster.(api.OwnedService)
 	services.Plan, _ = cluster.(api.PlanService)
 	services.Policy, _ = cluster.(api.PolicyService)

@@ -23,12 +23,12 @@ import (
 	"shardway/internal/problem"
 )
 
-// Limits of a Client. The largest response, the list of all shards of the largest map, has about
-// 6 MiB.
+// Limits of a Client. The list of all shards of the largest map has about 6 MiB, and the largest backup, with a full
+// registry, less than 56 MiB.
 const (
 	dialTimeout       = 3 * time.Second
 	responseTimeout   = 10 * time.Second
-	maxResponseBytes  = 16 << 20
+	maxResponseBytes  = 64 << 20
 	maxResponseHeader = 64 << 10
 )
 

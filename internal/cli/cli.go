@@ -58,6 +58,7 @@ type grammar struct {
 	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
 	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
 	Service    serviceCommand    `cmd:"" help:"List, add or remove services."`
+	Lock       lockCommand       `cmd:"" help:"List, acquire, renew or release locks."`
 	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses of nodes and services."`
 	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
 	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`

@@ -84,7 +84,7 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 			case strings.Contains(name, "development"):
 				want = "created by a development version"
 			case strings.Contains(name, "level"):
-				want = "format version 99, and this program supports format versions 2 to 3: run the version of the other nodes"
+				want = "format version 99, and this program supports format versions 2 to 4: run the version of the other nodes"
 			}
 			wantOneLine(t, n, want, "log entry")
 		})

@@ -86,6 +86,12 @@ const (
 	UnknownService Code = "unknown-service"
 	// ServiceInUse is for the removal of a service that is in use.
 	ServiceInUse Code = "service-in-use"
+	// LockHeld is for a request for a lock that another holder has.
+	LockHeld Code = "lock-held"
+	// LockNotHeld is for the renewal or release of a lock that does not have this holder and token.
+	LockNotHeld Code = "lock-not-held"
+	// RegistryFull is for a request that exceeds a limit of the registry.
+	RegistryFull Code = "registry-full"
 	// NotLeader is for an action that reached a node that no longer leads, or does not lead yet.
 	NotLeader Code = "not-leader"
 	// Timeout is for an action whose outcome was not known in time.
@@ -187,6 +193,12 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusConflict, "No node could own the shards."
 	case UnknownService:
 		return http.StatusNotFound, "The cluster has no such service."
+	case LockHeld:
+		return http.StatusConflict, "Another holder has the lock."
+	case LockNotHeld:
+		return http.StatusConflict, "The lock does not have this holder and token."
+	case RegistryFull:
+		return http.StatusInsufficientStorage, "A limit of the registry is reached."
 	case ServiceInUse:
 		return http.StatusConflict, "The service is in use."
 	case NotLeader:

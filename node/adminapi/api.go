@@ -16,6 +16,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/disk"
 	"shardway/node/leaderloop"
+	"shardway/node/registrystore"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
@@ -49,6 +50,8 @@ type Options struct {
 	Gateway bool
 	// Replicas is the number of standbys of each shard, by service.
 	Replicas map[string]int
+	// Registry is the replicated registry of this node.
+	Registry *registrystore.Store
 	// Timing is the timing in the flags of this node.
 	Timing ack.Timing
 	// Settings contains the settings that must be the same on all nodes, by name.

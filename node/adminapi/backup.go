@@ -14,5 +14,5 @@ func (a *API) Backup() ([]byte, error) {
 	if !replicated.Bootstrapped() {
 		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, a.options.Self)
 	}
-	return replicated.Backup()
+	return replicated.BackupWithRegistry(a.options.Registry.Marshal())
 }

@@ -28,6 +28,25 @@ func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	return future.Index(), nil
 }
 
+// ApplyResult is like Apply, and also returns the result of FSM.Apply.
+func (r *Raft) ApplyResult(data []byte) (any, error) {
+	var future raft.ApplyFuture
+	err := r.callLibrary(func(inst *instance) raft.Future {
+		future = inst.Apply(data, enqueueTimeout)
+		return future
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.PropagateCommit()
+	return future.Response(), nil
+}
+
+// VerifyLeader returns nil after a quorum has confirmed that this server still leads.
+func (r *Raft) VerifyLeader() error {
+	return r.callLibrary(func(inst *instance) raft.Future { return inst.VerifyLeader() })
+}
+
 // Barrier returns once all earlier log entries are applied on this server.
 func (r *Raft) Barrier() error {
 	return r.callLibrary(func(inst *instance) raft.Future { return inst.Barrier(enqueueTimeout) })

@@ -16,6 +16,7 @@ const (
 	Implicated    Kind = "implicated" // record the requests that ran at processes that ended
 	Suspects      Kind = "suspects"   // return the keys whose requests may have ended processes
 	Settings      Kind = "settings"   // record the sender's settings, and return those that differ between nodes
+	Registry      Kind = "registry"   // apply a command to the registry, or return the index of the registry for a read
 	Unconfirmed   Kind = "unadded"    // return the nodes that are not added because the leader cannot reach their peer ports
 )
 

@@ -40,6 +40,9 @@ type Request struct {
 	// StagedIdle is set in an Idle request for a staged change; nil means a gradual drain.
 	StagedIdle json.RawMessage `json:"question,omitempty"`
 
+	// Registry is the command of a Registry request. Without a command, the request asks for the index.
+	Registry json.RawMessage `json:"registry,omitempty"`
+
 	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled in order
 }
 
@@ -72,7 +75,7 @@ func Decode[T any](field json.RawMessage) (v T, err error) {
 var faults = map[string]error{
 	"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown,
 	"not-leader": api.ErrNotLeader, "node-unhealthy": api.ErrNodeUnhealthy, "no-active-nodes": api.ErrNoActiveNodes,
-	"unknown-service": api.ErrUnknownService, "service-in-use": api.ErrServiceInUse,
+	"unknown-service": api.ErrUnknownService, "service-in-use": api.ErrServiceInUse, "busy": api.ErrBusy,
 }
 
 // specialFaults are the names of the faults that are special cases of other faults.

@@ -2,6 +2,7 @@ package leaderloop
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"shardway/admin/api"
 	"shardway/node/cluster"
 	"shardway/node/control"
+	"shardway/registry"
 )
 
 // Client performs requests at the leader, which is this node or another one. Its methods may be called from
@@ -152,4 +154,27 @@ func (c *Client) Views(ctx context.Context) []leader.MemberView {
 		return nil
 	}
 	return views
+}
+
+// ApplyRegistry applies a command to the registry at the leader.
+func (c *Client) ApplyRegistry(ctx context.Context, command registry.Command) (result registry.Result, err error) {
+	if l := c.Leadership(); l != nil {
+		return l.ApplyRegistry(ctx, command)
+	}
+	encoded, err := json.Marshal(command)
+	if err != nil {
+		return result, err
+	}
+	err = c.call(ctx, control.Request{Kind: control.Registry, Registry: encoded}, &result)
+	return result, err
+}
+
+// RegistryIndex returns an index for a linearizable read: the registry of a node that contains the entries up to this
+// index contains all commands that were completed before the call.
+func (c *Client) RegistryIndex(ctx context.Context) (index uint64, err error) {
+	if l := c.Leadership(); l != nil {
+		return l.RegistryIndex(ctx)
+	}
+	err = c.call(ctx, control.Request{Kind: control.Registry}, &index)
+	return index, err
 }

@@ -44,6 +44,7 @@ type Leadership struct {
 	// ready is set if the state contains all entries that earlier leaders committed.
 	ready            atomic.Bool
 	reconciler       *membership.Reconciler
+	registryLimit    *registryLimit
 	reportedSettings settingsTable
 }
 
@@ -62,6 +63,7 @@ func newLeadership(options Options, term uint64, startedAt time.Duration) *Leade
 		policyRequests: make(chan policyRequest),
 		policyLock:     make(chan struct{}, 1),
 		loopEnded:      make(chan struct{}),
+		registryLimit:  newRegistryLimit(),
 	}
 	reconciler := options.Reconciler
 	reconciler.MemberViews, reconciler.Ready, reconciler.Term, reconciler.Log = l.View, l.ready.Load, term, l.Log

@@ -58,6 +58,7 @@ func (l *Loop) Run(ctx context.Context) {
 	defer close(l.loopEnded)
 	l.options.Background.Go(func() { l.reconciler.Run(ctx, l.loopEnded) })
 	l.options.Background.Go(func() { l.pollIdleShards(ctx) })
+	l.options.Background.Go(func() { l.expireRegistry(ctx) })
 	ticker := l.options.Scheduler.NewOnDemandTicker()
 	defer ticker.Stop()
 	l.handleMessage(ctx, leader.Tick{}, nil)

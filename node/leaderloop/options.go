@@ -13,6 +13,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/eventlog"
 	"shardway/node/membership"
+	"shardway/node/registrystore"
 	"shardway/shardmap"
 )
 
@@ -60,6 +61,9 @@ type Options struct {
 	// AdoptCluster stores the ID of the cluster in the data directory. The loop calls it from a goroutine of
 	// Background.
 	AdoptCluster func(*ack.State)
+
+	// Registry is the replicated registry of this node.
+	Registry *registrystore.Store
 
 	Events  *event.Ring
 	Changes *eventlog.MapChangeRecorder

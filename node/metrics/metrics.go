@@ -35,6 +35,7 @@ type Metrics struct {
 	FirstRequests       prometheus.Histogram     // time from owning a shard until its first request has ended
 	SnapshotTransfers   *prometheus.HistogramVec // time of transfers of snapshots
 	SnapshotBytes       *prometheus.CounterVec   // size of transferred snapshots
+	LockAcquires        *prometheus.CounterVec   // requests for locks at this node
 	Hooks               *Hooks
 }
 
@@ -77,6 +78,7 @@ func New(services ...string) *Metrics {
 		FirstRequests:       prometheus.NewHistogram(durationOpts("first_request_duration_seconds", "Time from the map that gave this node a shard until the first request for the shard ended, the wait for the client included.")),
 		SnapshotTransfers:   prometheus.NewHistogramVec(durationOpts("snapshot_transfer_duration_seconds", "Time that the transfer of a snapshot of the replicated state took, the installation included, by direction."), []string{"direction"}),
 		SnapshotBytes:       vec("snapshot_transfer_bytes_total", "Bytes of snapshots of the replicated state that were transferred and installed, by direction.", "direction"),
+		LockAcquires:        vec("lock_acquires_total", "Total number of requests for locks at this node, by result: granted at once, waited for the lock, or held by another holder.", "result"),
 		Hooks:               NewHooks(services...),
 	}
 	for _, cause := range []string{campaign.CauseEvidence, campaign.CauseMissed} {
@@ -92,6 +94,9 @@ func New(services ...string) *Metrics {
 		m.SnapshotTransfers.WithLabelValues(direction)
 		m.SnapshotBytes.WithLabelValues(direction)
 	}
+	for _, result := range []string{"granted", "waited", "held"} {
+		m.LockAcquires.WithLabelValues(result)
+	}
 	for _, phase := range event.Phases() {
 		m.MapPhases.WithLabelValues(phase) // exported from the start, otherwise rate() would miss the first value
 	}
@@ -101,7 +106,7 @@ func New(services ...string) *Metrics {
 // Collectors returns all metrics.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return append([]prometheus.Collector{
-		m.MapsCommitted, m.MapChanges, m.Exclusions, m.Takeovers, m.MapChangesFailed, m.ShardsMoved, m.HandedOverShards, m.LeaseLapses, m.Elections, m.Campaigns, m.AcquireFailures, m.Releases, m.MapPhases, m.HeartbeatRoundTrips, m.Commits, m.DiskWrites, m.Joins, m.FirstRequests, m.SnapshotTransfers, m.SnapshotBytes,
+		m.MapsCommitted, m.MapChanges, m.Exclusions, m.Takeovers, m.MapChangesFailed, m.ShardsMoved, m.HandedOverShards, m.LeaseLapses, m.Elections, m.Campaigns, m.AcquireFailures, m.Releases, m.MapPhases, m.HeartbeatRoundTrips, m.Commits, m.DiskWrites, m.Joins, m.FirstRequests, m.SnapshotTransfers, m.SnapshotBytes, m.LockAcquires,
 	}, m.Hooks.collectors()...)
 }
 

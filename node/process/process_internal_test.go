@@ -28,7 +28,7 @@ func parseConfig(t *testing.T, args ...string) *config.Config {
 func TestConfigIsConvertedToNodeOptions(t *testing.T) {
 	c := parseConfig(t,
 		"--weight=3", "--zone=z", "--region=eu", "--role=app", "--role=db", "--meta=rack=r7", "--app-version=v 2", "--upstream=http://127.0.0.1:9000", "--max-upstream-conns=7", "--max-voters=3", "--bootstrap-expect=2", "--shards=64", "--replicas=2", "--spread-zones", "--join=127.0.0.1:1",
-		"--remove-dead-after=1h", "--finalize-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--raft-timeout=1500ms", "--drain-timeout=6s", "--restart-grace=1s",
+		"--remove-dead-after=1h", "--finalize-after=2h", "--registry", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--raft-timeout=1500ms", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--takeover=timeout", "--rebalance-mode=stop-the-world", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
 		"--max-shard-inflight=5", "--shard-queue=2", "--max-key-inflight=3", "--key-limit=rate=2/s", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
@@ -42,7 +42,7 @@ func TestConfigIsConvertedToNodeOptions(t *testing.T) {
 	checks := map[string]bool{
 		"weight": o.Weight == 3, "zone": o.Zone == "z", "region": o.Region == "eu", "roles": slices.Equal(o.Roles, []string{"app", "db"}), "metadata": len(o.Meta) == 1 && o.Meta["rack"] == "r7", "app version": o.AppVersion == "v 2", "gateway": !o.Gateway, "max voters": o.MaxVoters == 3, "bootstrap expect": o.BootstrapExpect == 2, "shards": o.Shards == 64,
 		"standbys": len(o.Replicas) == 1 && o.Replicas[ack.DefaultService] == 2, "spread over zones": o.SpreadZones,
-		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.RemoveDeadAfter == time.Hour, "raft": o.RaftTimeout == 1500*time.Millisecond, "level": o.FinalizeAfter == 2*time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
+		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.RemoveDeadAfter == time.Hour, "raft": o.RaftTimeout == 1500*time.Millisecond, "level": o.FinalizeAfter == 2*time.Hour, "registry": o.Registry, "shutdown": o.ShutdownTimeout == 40*time.Second,
 		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Takeover: ack.TakeoverTimeout, RebalanceMode: ack.RebalanceStopTheWorld},
 		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
 		"health": o.Health == apphealth.Settings{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},

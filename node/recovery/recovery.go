@@ -14,6 +14,7 @@ import (
 	"shardway/node/clusterid"
 	"shardway/node/consensus"
 	"shardway/node/disk"
+	"shardway/registry"
 )
 
 // ErrUnconfirmed reports that Options.Confirm is not the ID of the cluster to give up.
@@ -80,15 +81,19 @@ func Recover(o Options) (_ Result, err error) {
 			return Result{}, err
 		}
 	}
-	return foundCluster(dir, o, survivor.state, survivor.Index, survivor.Term)
+	return foundCluster(dir, o, survivor.state, survivor.registry, survivor.Index, survivor.Term)
 }
 
 // Restore makes a node the only node of a new cluster, which continues with the state in a backup. The data
 // directory must not belong to a cluster.
 func Restore(o Options, backup []byte) (_ Result, err error) {
-	state, err := ack.OpenBackup(backup)
+	state, encoded, err := ack.OpenBackupWithRegistry(backup)
 	if err != nil {
 		return Result{}, err
+	}
+	saved, err := registry.Decode(encoded)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ack.ErrNoBackup, err)
 	}
 	dir, err := disk.OpenRepair(o.Data, o.Node)
 	if err != nil {
@@ -102,12 +107,12 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 	if isUsed {
 		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one, or continue with its contents by `shardway recover`", o.Data)
 	}
-	return foundCluster(dir, o, state, state.MaxIndex(), state.ProposedTerm())
+	return foundCluster(dir, o, state, saved, max(state.MaxIndex(), saved.Index()), state.ProposedTerm())
 }
 
-// foundCluster writes the data directory of the new cluster, which continues with the state of the old cluster.
-// index and term are the last known ones of the old cluster.
-func foundCluster(dir *disk.Dir, o Options, state *ack.State, index, term uint64) (Result, error) {
+// foundCluster writes the data directory of the new cluster, which continues with the state and the registry of the old
+// cluster. index and term are the last known ones of the old cluster.
+func foundCluster(dir *disk.Dir, o Options, state *ack.State, saved *registry.State, index, term uint64) (Result, error) {
 	now := o.Now
 	if now.IsZero() {
 		now = time.Now()
@@ -118,7 +123,7 @@ func foundCluster(dir *disk.Dir, o Options, state *ack.State, index, term uint64
 	if err != nil {
 		return Result{}, err
 	}
-	snapshot, err := recovered.MarshalBinary()
+	snapshot, err := recovered.MarshalWithRegistry(saved.Recovered().Marshal())
 	if err != nil {
 		return Result{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"shardway/ack"
 	"shardway/node/consensus"
 	"shardway/node/disk"
+	"shardway/registry"
 	"shardway/shardmap"
 )
 
@@ -29,7 +30,8 @@ type Survivor struct {
 	// Peers contains all nodes of the last Raft configuration and of that map.
 	Peers []Peer `json:"nodes"`
 
-	state *ack.State
+	state    *ack.State
+	registry *registry.State
 }
 
 // Peer is one node of the old cluster. Here is set for the node that the data directory belongs to.
@@ -46,7 +48,7 @@ func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	if err != nil {
 		return Survivor{}, err
 	}
-	replayed := &logReplayer{state: ack.NewState()}
+	replayed := &logReplayer{state: ack.NewState(), registry: registry.NewState()}
 	raftState, err := consensus.Replay(stores, replayed)
 	if err != nil {
 		return Survivor{}, err
@@ -59,7 +61,7 @@ func readSurvivor(dir *disk.Dir, log zerolog.Logger) (Survivor, error) {
 		Node: dir.Node(), Cluster: state.ClusterID(), Shards: state.Shards(), Epoch: uint64(state.Committed().Epoch()),
 		Index: raftState.LastIndex, EntryTerm: raftState.LastEntryTerm, Term: max(raftState.CurrentTerm, raftState.LastEntryTerm),
 		Peers: peers(raftState.Servers, state.Committed(), dir.Node()),
-		state: state,
+		state: state, registry: replayed.registry,
 	}, nil
 }
 
@@ -85,13 +87,19 @@ func peers(servers []consensus.Server, committed *shardmap.Map, localID string) 
 }
 
 // logReplayer rebuilds the replicated state from a Raft log.
-type logReplayer struct{ state *ack.State }
+type logReplayer struct {
+	state    *ack.State
+	registry *registry.State
+}
 
 var _ consensus.FSM = (*logReplayer)(nil)
 
 // Apply applies an entry. It returns an error if the entry is invalid, which stops the replay.
 func (r *logReplayer) Apply(index, term uint64, data []byte) any {
-	s, _, err := r.state.Apply(index, term, data)
+	s, outcome, err := r.state.Apply(index, term, data)
+	if err == nil && outcome == ack.OutcomeRegistry {
+		_, err = r.registry.Apply(index, ack.RegistryCommand(data))
+	}
 	if err != nil {
 		return err
 	}
@@ -100,13 +108,19 @@ func (r *logReplayer) Apply(index, term uint64, data []byte) any {
 }
 
 // Snapshot returns the encoded state.
-func (r *logReplayer) Snapshot() ([]byte, error) { return r.state.MarshalBinary() }
+func (r *logReplayer) Snapshot() ([]byte, error) {
+	return r.state.MarshalWithRegistry(r.registry.Marshal())
+}
 
 // Restore replaces the state by that of a snapshot.
 func (r *logReplayer) Restore(b []byte) error {
-	s, err := ack.DecodeState(b)
+	s, encoded, err := ack.DecodeWithRegistry(b)
+	if err != nil {
+		return err
+	}
+	restored, err := registry.Decode(encoded)
 	if err == nil {
-		r.state = s
+		r.state, r.registry = s, restored
 	}
 	return err
 }
