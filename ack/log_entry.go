@@ -20,6 +20,7 @@ const (
 	kindRestart
 	kindAppReports
 	kindRegistry
+	kindJoin
 )
 
 const (
@@ -168,6 +169,8 @@ func decodeCommand(data []byte) (any, FormatVersion, error) {
 		entry = r.readAppReportEntry()
 	case kindRegistry:
 		entry = r.readRegistryEntry()
+	case kindJoin:
+		entry = r.readJoinEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

@@ -264,6 +264,7 @@ func (s *State) applyPolicy(term uint64, entry PolicyEntry) (*State, Outcome, er
 			s.changeServices(change)
 		case ChangeForgetNode:
 			s.formerMembers = s.formerMembers.withRemoval(change.Node, s.committed)
+			s.joins, _ = s.joins.WithoutNode(string(change.Node))
 			ownsShards := s.committed.IsMember(change.Node) || s.proposed.IsMember(change.Node)
 			if !ownsShards { // the drop record of an owner must remain, because it denies leases
 				s.drops = s.drops.without(change.Node)

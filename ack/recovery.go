@@ -60,6 +60,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	// Records about nodes of the old cluster are discarded.
 	next.drops, next.formerMembers, next.previousOwners = nil, nil, nil
 	next.restarts = restartRecords{}
+	next.joins = s.joins.WithoutServers()
 	// Released state may have changed since s.
 	next.releaseRecords = releaseRecords{}
 	return &next, nil

@@ -41,6 +41,7 @@ func (s *State) MarshalWithRegistry(registry []byte) ([]byte, error) {
 	if s.formatVersion.HasRegistry() {
 		w.bytes(registry)
 	}
+	w.writeJoins(s.joins)
 	w.writeServices(s.services)
 	return w.buf, nil
 }
@@ -110,6 +111,7 @@ func DecodeWithRegistry(data []byte) (s *State, registry []byte, err error) {
 	if r.version.HasRegistry() {
 		registry = r.read(int(r.uint(0, MaxRegistry)))
 	}
+	s.joins = r.readJoins()
 	s.services = r.readServices()
 	if err = r.finish(); err != nil {
 		return nil, nil, err

@@ -315,7 +315,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	case ack.OutcomeTimingChanged:
 		t := next.Timing()
 		s.notef("log %d: lease %v, dead-after %v, takeover %v", s.index, t.Lease, t.DeadAfter, t.Takeover)
-	case ack.OutcomeBootstrapped, ack.OutcomeFormatVersionRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported, ack.OutcomeRegistry:
+	case ack.OutcomeBootstrapped, ack.OutcomeFormatVersionRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported, ack.OutcomeRegistry, ack.OutcomeJoinChanged:
 	}
 	return outcome
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"shardway/ack/join"
 	"shardway/shardmap"
 )
 
@@ -40,6 +41,7 @@ type State struct {
 	releaseRecords releaseRecords
 	departures     departures
 	services       serviceList
+	joins          join.Records
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one
@@ -115,6 +117,7 @@ const (
 	OutcomeRestartChanged                         // a restart in place has begun or ended
 	OutcomeAppsReported                           // reports about restarts of apps are stored
 	OutcomeRegistry                               // the entry is a command for the registry, which the caller applies
+	OutcomeJoinChanged                            // the records of join requests have changed
 )
 
 // Apply returns the state after the encoded entry command at the given Raft index and term. An
@@ -147,6 +150,8 @@ func (s *State) Apply(index, term uint64, command []byte) (*State, Outcome, erro
 		return next.applyAppReports(term, entry)
 	case registryEntry:
 		return next.applyRegistry()
+	case JoinEntry:
+		return next.applyJoin(term, entry)
 	case FormatVersionEntry:
 		raised, outcome, err := next.applyFormatVersion(term, entry)
 		if err != nil {
