@@ -66,6 +66,8 @@ func (s *Server) readAction(r *http.Request, verb api.Verb) (api.Action, error) 
 		err = s.readServiceArguments(&action, args)
 	case api.SetRole:
 		err = checkRole(args)
+	case api.Approve, api.Refuse:
+		err = readTicket(&action, args)
 	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted, api.MarkFailed, api.ClearRole:
 	}
 	return action, err
@@ -240,6 +242,9 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 		return args, err
 	}
 	if args.Shards, err = params.optionalNumber("shards"); err != nil {
+		return args, err
+	}
+	if args.Ticket, err = params.optionalNumber("ticket"); err != nil {
 		return args, err
 	}
 	args.Shard, err = params.optionalNumber("shard")

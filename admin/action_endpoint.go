@@ -58,6 +58,9 @@ func describeAction(action api.Action) string {
 	if action.Verb == api.Weigh {
 		words = append(words, strconv.FormatUint(uint64(action.Weight), 10))
 	}
+	if action.Ticket > 0 {
+		words = append(words, fmt.Sprintf("ticket %d", action.Ticket))
+	}
 	if action.Verb == api.AddService {
 		words = append(words, fmt.Sprintf("with %d shards", action.Shards))
 	}

@@ -37,6 +37,8 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		{"resume", "reason=" + longReason, `{"reason":"` + longReason + `"}`, api.Action{Verb: api.Resume, Reason: longReason}},
 		{"set-role", "role=app", `{"role":"app"}`, api.Action{Verb: api.SetRole, Role: "app"}},
 		{"clear-role", "", `{}`, api.Action{Verb: api.ClearRole}},
+		{"approve", "node=n3&ticket=7", `{"node":"n3","ticket":7}`, api.Action{Verb: api.Approve, Node: "n3", Ticket: 7}},
+		{"refuse", "node=n3&reason=x", `{"node":"n3","reason":"x"}`, api.Action{Verb: api.Refuse, Node: "n3", Reason: "x"}},
 		{"mark-failed", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.MarkFailed, Node: "n3"}},
 		{"cordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Cordon, Node: "n3"}},
 		{"uncordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Uncordon, Node: "n3"}},
@@ -168,14 +170,14 @@ func TestLogContainsRequestedAction(t *testing.T) {
 // Each verb is encoded as its word, because the request to the leader contains it as text. An invalid
 // verb or another word is an error.
 func TestVerbTextRoundTrips(t *testing.T) {
-	for v := api.Remove; v <= api.RemoveService; v++ {
+	for v := api.Remove; v <= api.Refuse; v++ {
 		var back api.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.RemoveService + 1: fmt.Sprintf("Verb(%d)", api.RemoveService+1)} {
+	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.Refuse + 1: fmt.Sprintf("Verb(%d)", api.Refuse+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}

@@ -239,4 +239,10 @@ func (f *fake) Services(context.Context) api.ServiceList {
 	return api.ServiceList{Epoch: f.epoch(), Services: []api.Service{{MapService: api.MapService{Name: "default", Shards: 4}, Configured: true, Nodes: []string{"n1", "n2"}, Owners: map[string]int{"n1": 2, "n2": 1}, Moving: 1, Orphaned: 1}}}
 }
 
+func (f *fake) Joins() api.JoinList {
+	return api.JoinList{Approval: "manual", Timeout: "1h", Joins: []api.NodeJoin{
+		{Node: "n4", Server: "n4/d", Stage: "accepted", Ticket: 17, EffectiveIndex: 19, Reason: "new hardware", Stages: []api.JoinStage{{Stage: "requested", At: "2026-11-30T12:00:00Z", MS: 1500}, {Stage: "accepted", At: "2026-11-30T12:00:01.5Z"}}},
+	}}
+}
+
 func (f *fake) ServiceOf(string, string) (string, error) { return "", nil }

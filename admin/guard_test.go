@@ -91,7 +91,7 @@ var everyPath = []string{
 	"GET /", "GET /livez", "GET /readyz", "GET /status", "GET /metrics", "GET /v1/nodes", "GET /v1/shards", "GET /v1/endpoints",
 	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate-secret", "POST /v1/settings?dead_after=5s",
 	"GET /v1/policy", "POST /v1/drain?node=n3", "POST /v1/cordon?node=n3", "POST /v1/uncordon?node=n3", "POST /v1/pause?for=1m", "POST /v1/resume",
-	"POST /v1/app-restarted?node=n3", "POST /v1/mark-failed?node=n3", "POST /v1/set-role?role=app", "POST /v1/clear-role", "POST /v1/rebalance?reason=a", "POST /v1/weight?node=n3&weight=2", "POST /v1/pin?shard=1&node=n3", "POST /v1/unpin?shard=1", "POST /v1/quarantine?shard=1&hash=0123456789abcdef", "POST /v1/lift?shard=1&hash=0123456789abcdef", "GET /v1/shards/1", "GET /v1/hot", "GET /v1/websockets", "POST /v1/websockets?move_test=true&all=true", "GET /v1/running", "GET /v1/checkup",
+	"POST /v1/app-restarted?node=n3", "POST /v1/mark-failed?node=n3", "POST /v1/approve?node=n3", "POST /v1/refuse?node=n3&reason=a", "GET /v1/joins", "POST /v1/set-role?role=app", "POST /v1/clear-role", "POST /v1/rebalance?reason=a", "POST /v1/weight?node=n3&weight=2", "POST /v1/pin?shard=1&node=n3", "POST /v1/unpin?shard=1", "POST /v1/quarantine?shard=1&hash=0123456789abcdef", "POST /v1/lift?shard=1&hash=0123456789abcdef", "GET /v1/shards/1", "GET /v1/hot", "GET /v1/websockets", "POST /v1/websockets?move_test=true&all=true", "GET /v1/running", "GET /v1/checkup",
 	"GET /debug/pprof/", "GET /debug/pprof/cmdline", "GET /debug/pprof/heap", "GET /nothing", "OPTIONS /status", "GET /v1/backup", "GET /v1/events?wait=0",
 }
 

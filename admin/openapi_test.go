@@ -143,7 +143,7 @@ func TestOpenAPIHasThePaths(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?:get|post|mux\.Handle)\("(/[^"]+)"`).FindAllStringSubmatch(string(code), -1) {
 		want[m[1]] = true
 	}
-	for v := api.Remove; v <= api.RemoveService; v++ {
+	for v := api.Remove; v <= api.Refuse; v++ {
 		want["/v1/"+v.String()] = true
 	}
 	for _, other := range []string{"/", "/v1/", "/{$}"} {

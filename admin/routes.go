@@ -37,6 +37,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/services", s.services)
 	get("/v1/locks", s.limitLists(s.locks))
 	mux.Handle("/v1/locks/{name}", handle(s.lock, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete))
+	get("/v1/joins", s.joins)
 	get("/v1/shards", s.limitLists(s.shards))
 	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
@@ -52,7 +53,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for verb := api.Remove; verb <= api.RemoveService; verb++ {
+	for verb := api.Remove; verb <= api.Refuse; verb++ {
 		if verb != api.Drain {
 			post("/v1/"+verb.String(), s.actionEndpoint(verb))
 		}

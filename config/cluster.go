@@ -25,7 +25,7 @@ func (c *Config) KeyConfig() keysource.Config {
 func (c *Config) clusterWideNames() []string {
 	names := []string{
 		"websockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "raft-timeout", "restart-grace",
-		"max-voters", "spread-zones", "remove-dead-after", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
+		"max-voters", "spread-zones", "remove-dead-after", "join-approval", "join-timeout", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
 	}
 	if c.HasHooks() && !c.Gateway() {
 		names = append(names, "release-timeout")

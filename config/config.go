@@ -34,6 +34,15 @@ const (
 	RebalanceStopTheWorld RebalanceMode = "stop-the-world"
 )
 
+// JoinApproval decides how new nodes join the cluster.
+type JoinApproval string
+
+// The kinds of approval.
+const (
+	JoinAuto   JoinApproval = "auto"   // the leader adds new nodes at once
+	JoinManual JoinApproval = "manual" // an operator approves each new node
+)
+
 // ExecPer is what each process of the app is for.
 type ExecPer string
 
@@ -197,6 +206,8 @@ type Config struct {
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero means that a dead server is never removed
 	Registry        bool          // offer the registry at the admin port
+	JoinApproval    JoinApproval
+	JoinTimeout     time.Duration // for the decision of an operator about a join request
 	FinalizeAfter   time.Duration // zero means that the format version is raised as soon as all nodes support the next one
 
 	Services []Service // ascending by name; nil means one service with the settings of the node

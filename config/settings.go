@@ -243,6 +243,14 @@ func clusterSettings() []setting {
 			func(c *Config) settingValue {
 				return durationValue{&c.RemoveDeadAfter, time.Second, 30 * 24 * time.Hour, true}
 			}),
+		newSetting("join-approval", "auto|manual", "auto", "whether a new node joins at once, or waits until an operator approves it",
+			func(c *Config) settingValue {
+				return choiceValue[JoinApproval]{&c.JoinApproval, []JoinApproval{JoinAuto, JoinManual}}
+			}),
+		newSetting("join-timeout", "DURATION", "1h", "time for which a join request waits for an approval, from 1s to 720h",
+			func(c *Config) settingValue {
+				return durationValue{&c.JoinTimeout, time.Second, 30 * 24 * time.Hour, false}
+			}),
 		newSetting("finalize-after", "DURATION", "1h", "time for which all nodes must support a new format version before it is raised and downgrades end",
 			func(c *Config) settingValue { return durationValue{&c.FinalizeAfter, 0, 30 * 24 * time.Hour, false} }),
 		newSetting("registry", "", "", "offer the locks of the cluster's registry at the admin port",

@@ -21,6 +21,7 @@ func clusterFindings(in Inputs) (findings []Finding) {
 	findings = append(findings, bootstrapFindings(in)...)
 	findings = append(findings, joinFailureFindings(in)...)
 	findings = append(findings, joinConflictFindings(in)...)
+	findings = append(findings, joinWaitingFindings(in)...)
 	findings = append(findings, peerPortFindings(in)...)
 	findings = append(findings, noLeaderFindings(in)...)
 	return append(findings, voterFindings(in)...)
@@ -34,6 +35,8 @@ func bootstrapFindings(in Inputs) []Finding {
 		return nil
 	case bootstrap.ClusterToJoin != "" && in.JoinConflict != nil:
 		return nil // joinConflictFindings reports why it is not added
+	case in.OwnJoin != nil:
+		return nil // joinWaitingFindings reports why it is not added
 	case bootstrap.ClusterToJoin != "":
 		return []Finding{{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, bootstrap.ClusterToJoin),

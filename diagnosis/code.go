@@ -16,6 +16,7 @@ const (
 	NoPeers             Code = "no-peers"
 	ClustersDiffer      Code = "clusters-differ"
 	PeerPortUnreachable Code = "peer-port-unreachable"
+	JoinWaiting         Code = "join-waiting"
 	NodeUnreachable     Code = "node-unreachable"
 	NoHealthyApp        Code = "no-healthy-app"
 	HealthPanic         Code = "health-panic"
@@ -63,7 +64,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		TwoLeaders, TwoOwners, LeaseTooLong, OwnerNotMember, LeaderNotMember,
-		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NodeUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
+		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, JoinWaiting, NodeUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, InstanceUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, ProcessFailing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, ServiceShardsDiffer, ServiceNotStarted, WebhookFailing, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, RoleMissing, StaleReturn, Draining, Restarting, Paused, MarkedFailed, Cordoned, Quarantined,
 	}

@@ -138,6 +138,24 @@ func clusterTable() []want {
 			"outage peer-port-unreachable: node a does not reach the peer port of node b at 10.0.0.2:7947: no answer within 1 s",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
+		{"it waits for an approval", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
+			in.OwnJoin = &diagnosis.OwnJoin{Ticket: 17}
+		}), []string{
+			"warning join-waiting: node a waits for an approval to join (ticket 17)",
+		}},
+		{"its join request is not recorded", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
+			in.OwnJoin = &diagnosis.OwnJoin{Reason: "64 join requests are open"}
+		}), []string{
+			"warning join-waiting: the join request of node a is not recorded: 64 join requests are open",
+		}},
+		{"nodes wait for an approval", with(func(in *diagnosis.Inputs) {
+			in.JoinRequests = []diagnosis.JoinRequest{{Node: "d", Ticket: 17, Long: true}, {Node: "e", Ticket: 18}}
+		}), []string{
+			"warning join-waiting: node d waits for an approval to join (ticket 17)",
+			"info join-waiting: node e waits for an approval to join (ticket 18)",
+		}},
 		{"a new node is not reached", with(func(in *diagnosis.Inputs) {
 			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "d", ReportedBy: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
 		}), []string{

@@ -46,6 +46,11 @@ type Inputs struct {
 	// reachable.
 	UnreachablePeerPorts []UnreachablePeerPort
 
+	// OwnJoin is the state of the join request of this node, or nil if it does not wait for an approval.
+	OwnJoin *OwnJoin
+	// JoinRequests contains the nodes that wait for an approval to join, ascending by node.
+	JoinRequests []JoinRequest
+
 	// The shard map, and the part of this node in it.
 
 	// Shards is the number of shards of the services that have started. Orphaned is the number of these shards that
@@ -265,6 +270,23 @@ type UnreachablePeerPort struct {
 	ReportedBy string `json:"by"`
 	Addr       string `json:"addr"`
 	Why        string `json:"why"`
+}
+
+// OwnJoin is the state of the join request of this node.
+type OwnJoin struct {
+	// Ticket identifies the request; zero means that the request is not recorded, for Reason.
+	Ticket uint64
+	// Refused and Expired are set if an operator has refused the request for Reason, or if no operator has decided in time.
+	Refused, Expired bool
+	Reason           string
+}
+
+// JoinRequest is a node that waits for an approval to join the cluster. Long is set if it has waited for so long that
+// this is a problem.
+type JoinRequest struct {
+	Node   string
+	Ticket uint64
+	Long   bool
 }
 
 // JoinFailure is the state of a node that has reached no other node.

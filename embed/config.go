@@ -91,6 +91,8 @@ type Config struct {
 	SpreadZones     bool // all zones own the same number of shards
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
+	JoinApproval    string // "auto" or "manual"
+	JoinTimeout     time.Duration
 	FinalizeAfter   time.Duration
 	Takeover        string
 	RebalanceMode   string

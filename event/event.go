@@ -46,6 +46,8 @@ type Event struct {
 	ShardsOmitted bool `json:"shards_omitted,omitempty"`
 	// Join is set for the kind join-completed.
 	Join *Join `json:"join,omitempty"`
+	// StageMS is the duration of the previous stage of a join request in milliseconds, by the clocks of the leaders.
+	StageMS uint64 `json:"stage_ms,omitempty"`
 	// Unreleased is set for the kind not-released.
 	Unreleased *Unreleased `json:"unreleased,omitempty"`
 	// Missed is the number of events that a lost event replaces. 0 means unknown.

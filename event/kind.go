@@ -49,6 +49,15 @@ const (
 	// JoinCompleted means that the process of the reporting node is part of the cluster; see Join. Each process reports it
 	// once: with its first lease and a map that contains it, or, for a gateway, when it has caught up with the log.
 	JoinCompleted
+	// JoinRequested means that Node has requested to join, and waits for an approval. JoinAccepted, JoinRefused and
+	// JoinExpired end this stage, for Reason. JoinSynchronized means that Node has caught up with the log, and
+	// JoinActive that it owns shards, or is a gateway. StageMS is the duration of the previous stage.
+	JoinRequested
+	JoinAccepted
+	JoinRefused
+	JoinExpired
+	JoinSynchronized
+	JoinActive
 	// AppUnhealthy and AppHealthy mean that the app of Node fails its health checks, or passes them
 	// again. The node itself and the leader report it.
 	AppUnhealthy
@@ -87,6 +96,8 @@ func names() []string {
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed", MapAbandoned: "map-abandoned",
 		ShardsMoved: "shards-moved", JoinCompleted: "join-completed",
+		JoinRequested: "join-requested", JoinAccepted: "join-accepted", JoinRefused: "join-refused", JoinExpired: "join-expired",
+		JoinSynchronized: "join-synchronized", JoinActive: "join-active",
 		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared", ClusterStateChanged: "cluster-state",
 		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ProcessFailed: "process-failed", ActionRequested: "action", Lost: "lost",
 	}

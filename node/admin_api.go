@@ -20,7 +20,7 @@ func (n *Node) AdminAPI() api.Set {
 		locks = n.registry()
 	}
 	return api.Set{
-		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Keys: n.hasher, Locks: locks, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
+		Cluster: a, Checkup: a.Checkups, Drain: a, History: n, Hot: a.Load, Joins: a, Keys: n.hasher, Locks: locks, Owned: a, Plan: a, Policy: a, Processes: processes, Rotation: n,
 		Running: a.Running, Services: a, Settings: a, Standbys: a, Upgrade: a, WebSockets: a.WebSockets,
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 
 	"shardway/ack"
 	"shardway/node/control"
@@ -64,6 +65,17 @@ func (n *Node) openMembership() {
 			}
 		},
 	})
+}
+
+// notifyJoin reports the state of its join request to a node that waits for an approval.
+func (n *Node) notifyJoin(ctx context.Context, node string, status membership.JoinStatus) {
+	encoded, err := json.Marshal(status)
+	if err == nil {
+		err = n.client.Call(ctx, node, control.Request{Kind: control.JoinStatus, Join: encoded}, nil)
+	}
+	if err != nil {
+		n.log.Debug().Err(err).Str("peer", node).Msg("join status not sent")
+	}
 }
 
 // identities returns the identities of this node's process and of other nodes' processes.

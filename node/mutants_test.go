@@ -49,6 +49,18 @@ func rules() []rule {
 			edits: edit("node/heartbeat.Server.CloseSilentStreams", "silence / silenceChecks", "silence / map[bool]time.Duration{true: 100 * silenceChecks, false: silenceChecks}[PLANTED]"),
 		},
 		{
+			name: "a node that waits for an approval is not added", test: "TestJoinIsApprovedByHandThroughLeaderChanges",
+			edits: edit("node/membership.Reconciler.mayAdd", "	return !r.approvesJoins() ||", "	return PLANTED || !r.approvesJoins() ||"),
+		},
+		{
+			name: "a refused node reports the reason", test: "TestRefusedAndExpiredNodesStayOutside",
+			edits: edit("node/membership.Reconciler.requestJoin", "Reason: record.Reason,", "Reason: map[bool]string{false: record.Reason}[PLANTED],"),
+		},
+		{
+			name: "a join request expires", test: "TestRefusedAndExpiredNodesStayOutside",
+			edits: edit("node/membership.Reconciler.recordJoinStages", "	if len(changes) == 0 {", "	if len(changes) == 0 || PLANTED && changes[0].Kind == join.Expire {"),
+		},
+		{
 			name: "a silent member is suspect while its shards stay", test: "TestUnresponsiveMemberIsSuspectBeforeItFails",
 			edits: edit("node/adminapi.missedHeartbeatsState", "	case view.Crashed || isExcluded ||", "	case PLANTED || view.Crashed || isExcluded ||"),
 		},

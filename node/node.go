@@ -98,6 +98,7 @@ type Node struct {
 	raft         *consensus.Raft
 	raftOpen     chan struct{}                 // closed after raft was set
 	bootstrapper *membership.Bootstrapper      // creates the cluster
+	ownJoin      *membership.OwnJoin           // state of the join request of this node
 	duplicates   *membership.DuplicateDetector // detects another process with the ID of this node
 	campaigner   *campaign.Campaigner          // starts elections
 	suspicion    *campaign.Suspicion           // whether this node suspects its leader
@@ -209,6 +210,7 @@ func (n *Node) newReplicatedState() (err error) {
 	n.fsm.onPolicyChange = n.hasher.UpdateQuarantine
 	n.view = cluster.NewView(string(n.self), n.serverID, n.options.Timing, n.fsm.state.Load)
 	n.diskRecords = identity.NewRecords(n.recordsOptions())
+	n.ownJoin = membership.NewOwnJoin(n.log)
 	return nil
 }
 
@@ -415,7 +417,7 @@ func (n *Node) openStores() error {
 // adminOptions returns the options of the admin API.
 func (n *Node) adminOptions() adminapi.Options {
 	return adminapi.Options{
-		Self: n.self, Dir: n.options.Dir, Registry: n.fsm.registry, Version: n.options.Version, Shards: n.options.Shards, Gateway: n.options.Gateway, Replicas: n.options.Replicas, Timing: n.options.Timing, Settings: n.options.Settings, PeerDial: n.options.PeerDial,
+		Self: n.self, Dir: n.options.Dir, Registry: n.fsm.registry, Version: n.options.Version, Shards: n.options.Shards, Gateway: n.options.Gateway, Replicas: n.options.Replicas, Timing: n.options.Timing, ManualJoins: n.options.ManualJoins, JoinTimeout: n.options.JoinTimeout, Settings: n.options.Settings, PeerDial: n.options.PeerDial,
 		Clock: n.options.Clock, Log: n.log, View: n.view, Leader: n.leaderClient, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.queue, Health: n.health, Agent: n.agent,
 		Findings: func() adminapi.Findings {
 			result := n.monitor.Result()
@@ -446,6 +448,7 @@ func (n *Node) monitorOptions() findings.Options {
 		Clock: n.options.Clock, Scheduler: &n.scheduler, Log: n.log, Events: n.events,
 		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Servers: n.view.Servers, Statement: findings.NewStatementSource(n.view, n.router).Current, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
 		Port: n.port, Client: n.client, Leader: n.leaderClient, Poison: n.poisonDetector,
+		OwnJoin:          n.ownJoin,
 		Bootstrapper:     func() *membership.Bootstrapper { return n.bootstrapper },
 		AddressChanges:   n.addressChanges.List,
 		FailingProcesses: n.processes.failureSummary,

@@ -68,6 +68,10 @@ type Options struct {
 	// configuration. A voter is removed only if another server has taken over its vote, or if three voters
 	// remain. Zero means never.
 	RemoveDeadAfter time.Duration
+	// ManualJoins makes the leader add a new server only after an operator has approved its join request. JoinTimeout
+	// is how long a request waits for that. The leader's values apply.
+	ManualJoins bool
+	JoinTimeout time.Duration
 	// RaftTimeout is how long a voter waits for the leader before it starts an election. A candidate waits as long
 	// for votes, and a leader leads as long without a quorum. Zero means 500 ms.
 	RaftTimeout time.Duration

@@ -26,7 +26,7 @@ import (
 func (n *Node) handlers() map[control.Kind]control.Handler {
 	leaderRequests := leaderRequests{client: n.leaderClient, inbox: n.leaderInbox, poisonDetector: n.poisonDetector, monitor: n.monitor}
 	membershipRequests := membershipRequests{
-		view: n.view, gossip: n.gossip, identities: &n.identities, bootstrapper: n.bootstrapper, duplicates: n.duplicates, suspicion: n.suspicion, monitor: n.monitor, unreachable: n.unreachable,
+		view: n.view, gossip: n.gossip, identities: &n.identities, bootstrapper: n.bootstrapper, duplicates: n.duplicates, suspicion: n.suspicion, monitor: n.monitor, unreachable: n.unreachable, ownJoin: n.ownJoin,
 	}
 	localRequests := localRequests{api: n.api, proxy: n.proxy, idleTracker: n.idleTracker}
 	all := leaderRequests.handlers()
@@ -117,6 +117,7 @@ type membershipRequests struct {
 	suspicion    *campaign.Suspicion
 	monitor      *findings.Monitor
 	unreachable  *crashdetect.UnreachableOwners
+	ownJoin      *membership.OwnJoin
 }
 
 // handlers returns the handlers by kind.
@@ -139,6 +140,15 @@ func (s membershipRequests) handlers() map[control.Kind]control.Handler {
 		control.Statement: func(context.Context, control.Caller, control.Request) (any, error) { return s.monitor.Statement(), nil },
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return s.monitor.Reach(ctx, from.Node), nil
+		},
+		// A waiting node knows no leader. Each holder of the secret may send this request, which only changes what
+		// the node reports about itself.
+		control.JoinStatus: func(_ context.Context, _ control.Caller, request control.Request) (any, error) {
+			status, err := control.Decode[membership.JoinStatus](request.Join)
+			if err == nil {
+				s.ownJoin.Receive(status)
+			}
+			return nil, err
 		},
 		control.CheckNode: s.fromLeader(func(request control.Request) { s.unreachable.Suspect(request.Server) }),
 		control.Forget:    s.fromLeader(func(request control.Request) { s.gossip.Forget(request.Server) }),

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/ack/join"
 	"shardway/admin"
 	"shardway/internal/chanutil"
 	"shardway/node/control"
@@ -223,12 +224,14 @@ func (n *Node) followMembership(ctx context.Context) {
 	defer ticker.Stop()
 	timing := timingCheck{options: &n.options, isUpToDate: n.agent.IsUpToDate, fail: n.failures.fail}
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
+	joins := eventlog.NewJoinWatcher(n.events)
 	departures := n.newGossipDepartures()
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
 		members, servers := n.gossip.Members(), n.raft.Configuration()
 		departures.observe(members)
 		watcher.Observe(members, servers, n.router.State())
+		joins.Observe(n.router.State().Joins())
 		n.recordJoinSteps(members, servers)
 		select {
 		case <-ctx.Done():
@@ -262,7 +265,9 @@ func (n *Node) leaderOptions() leaderloop.Options {
 		View: n.view, Client: n.client, Clock: n.options.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.wakeLeader, Background: &n.background,
 		Reconciler: membership.ReconcilerOptions{
 			Scheduler: &n.scheduler, Raft: n.raft, Server: n.serverID, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
-			State:     func() membership.State { return n.fsm.state.Load() },
+			State:       func() membership.State { return n.fsm.state.Load() },
+			Joins:       join.Options{Manual: n.options.ManualJoins, Timeout: n.options.JoinTimeout, BootstrapExpect: n.options.BootstrapExpect},
+			ProposeJoin: n.raft.Apply, NotifyJoin: n.notifyJoin, SnapshotIndex: n.raft.SnapshotIndex,
 			Identify:  n.identities.of,
 			MaxVoters: n.options.MaxVoters, RemoveDeadAfter: n.options.RemoveDeadAfter, FinalizeAfter: n.options.FinalizeAfter,
 		},

@@ -45,6 +45,9 @@ const (
 	// runs and whose shards have no owner.
 	AddService
 	RemoveService
+	// Approve lets a node join that has requested it. Refuse refuses its request for a Reason.
+	Approve
+	Refuse
 )
 
 // verbSpec describes a verb.
@@ -79,6 +82,9 @@ func verbSpecs() []verbSpec {
 
 		AddService:    {"add-service", []string{"service", "shards"}, `{"service":"chat","shards":64}`},
 		RemoveService: {"remove-service", []string{"service"}, `{"service":"chat"}`},
+
+		Approve: {"approve", []string{"node", "ticket"}, `{"node":"n4"}`},
+		Refuse:  {"refuse", []string{"node", "ticket"}, `{"node":"n4","reason":"unknown node"}`},
 	}
 }
 
@@ -175,12 +181,14 @@ type Action struct {
 	Fallbacks []string `json:"fallbacks,omitempty"`
 	// Role is the role of SetRole.
 	Role string `json:"role,omitempty"`
+	// Ticket is the ticket of the join request of Approve and Refuse. Zero means the current request of the Node.
+	Ticket uint64 `json:"ticket,omitempty"`
 	// Hash is the key_hash of the key of Quarantine and Lift, as in access logs.
 	Hash string `json:"key_hash,omitempty"`
 	// Under identifies the secret with which Hash was computed.
 	Under uint32 `json:"under,omitempty"`
 	// Reason is why an operator requests the action, for the log, the events and the policy. Only
-	// Rebalance requires it.
+	// Rebalance and Refuse require it.
 	Reason string `json:"reason,omitempty"`
 	// By is the name and the address of the caller, for the log.
 	By string `json:"by,omitempty"`

@@ -16,6 +16,7 @@ type Arguments struct {
 	// Fallbacks are at most MaxPinFallbacks nodes.
 	Fallbacks []string `json:"fallbacks,omitempty"`
 	Role      string   `json:"role,omitempty"`
+	Ticket    *uint64  `json:"ticket,omitempty"`
 	Hash      string   `json:"hash,omitempty"`
 	IdleFirst string   `json:"idle_first,omitempty"`
 	Safe      bool     `json:"safe,omitempty"`

@@ -13,6 +13,8 @@ type Set struct {
 	History HistoryService
 	// Hot serves GET /v1/hot.
 	Hot HotService
+	// Joins serves GET /v1/joins.
+	Joins JoinsService
 	// Keys identifies keys for POST /v1/quarantine and POST /v1/lift.
 	Keys KeyHasher
 	// Locks serves /v1/locks and /v1/locks/NAME.

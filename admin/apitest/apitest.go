@@ -10,6 +10,7 @@ func SetOf(cluster api.Cluster) api.Set {
 	services.Drain, _ = cluster.(api.DrainService)
 	services.History, _ = cluster.(api.HistoryService)
 	services.Hot, _ = cluster.(api.HotService)
+	services.Joins, _ = cluster.(api.JoinsService)
 	services.Keys, _ = cluster.(api.KeyHasher)
 	services.Locks, _ = cluster.(api.LockService)
 	services.Owned, _ = cluster.(api.OwnedService)

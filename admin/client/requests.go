@@ -95,6 +95,11 @@ func (c *Client) Services(ctx context.Context) (api.ServiceList, error) {
 	return getJSON[api.ServiceList](ctx, c, "/v1/services", nil)
 }
 
+// Joins returns the join requests, and the members of the cluster.
+func (c *Client) Joins(ctx context.Context) (api.JoinList, error) {
+	return getJSON[api.JoinList](ctx, c, "/v1/joins", nil)
+}
+
 // ServiceShards returns the shards of a service. If node is not empty, it returns only those of the node.
 func (c *Client) ServiceShards(ctx context.Context, service, node string) (api.ShardList, error) {
 	query := url.Values{"service": {service}}
@@ -162,6 +167,9 @@ func (c *Client) Do(ctx context.Context, action api.Action) (api.ActionResult, e
 	}
 	if shards := uint64(action.Shards); action.Verb == api.AddService {
 		args.Shards = &shards
+	}
+	if action.Ticket > 0 {
+		args.Ticket = &action.Ticket
 	}
 	if action.Verb == api.Pin || action.Verb == api.Unpin {
 		args.Shard = &shard

@@ -67,6 +67,9 @@ type grammar struct {
 	WebSockets websocketsCommand `cmd:"" name:"websockets" help:"Count WebSockets by shard, or test a move."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster permanently."`
+	Joins      joinsCommand      `cmd:"" help:"List the nodes that join, or that request it."`
+	Approve    approveCommand    `cmd:"" help:"Let a node join that has requested it."`
+	Refuse     refuseCommand     `cmd:"" help:"Refuse the join request of a node."`
 	Drain      drainCommand      `cmd:"" help:"Move all shards off a node."`
 	Cordon     cordonCommand     `cmd:"" help:"Assign no further shards to a node."`
 	MarkFailed markFailedCommand `cmd:"" name:"mark-failed" help:"Exclude a node as if it had failed."`

@@ -48,6 +48,7 @@ func bundleRequests() []struct{ file, path string } {
 		{"running.json", "/v1/running"},
 		{"websockets.json", "/v1/websockets"},
 		{"services.json", "/v1/services"},
+		{"joins.json", "/v1/joins"},
 		{"plan.json", "/v1/plan"},
 		{"metrics.txt", "/metrics"},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1"},

@@ -54,6 +54,9 @@ type Options struct {
 	Registry *registrystore.Store
 	// Timing is the timing in the flags of this node.
 	Timing ack.Timing
+	// ManualJoins and JoinTimeout are those in the flags of this node.
+	ManualJoins bool
+	JoinTimeout time.Duration
 	// Settings contains the settings that must be the same on all nodes, by name.
 	Settings map[string]string
 	// PeerDial replaces dialing over TCP; nil means TCP.

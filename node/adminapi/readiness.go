@@ -15,7 +15,7 @@ func (a *API) Ready() error {
 	case a.options.IsStopRequested():
 		return a.unreadyError("stopping")
 	case committed.Epoch() == 0:
-		return a.unreadyError("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
+		return a.unreadyError("no shard map yet", diagnosis.JoinWaiting, diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
 	case a.options.Gateway:
 		return a.gatewayReady()
 	case !a.options.Router.HasLease():

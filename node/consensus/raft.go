@@ -199,6 +199,9 @@ func (r *Raft) LeaderServer() string { return r.current.Load().leader() }
 // LastEntry returns the term and the index of the last entry in the log, committed or not.
 func (r *Raft) LastEntry() (term, index uint64) { return lastEntry(r.library().Stats()) }
 
+// SnapshotIndex returns the index of the newest snapshot of this node; zero means that there is none.
+func (r *Raft) SnapshotIndex() uint64 { return statUint(r.library().Stats(), "last_snapshot_index") }
+
 // StartedEmpty reports whether the server had neither a log nor a snapshot when it was opened.
 func (r *Raft) StartedEmpty() bool { return r.startedEmpty }
 

@@ -38,5 +38,6 @@ const (
 	CheckNode        Kind = "check"     // from the leader: check whether the node reaches another node
 	Reachable        Kind = "reachable" // report whether the node reaches the sender's peer port
 	Statement        Kind = "state"     // return what the node knows about leader and map
+	JoinStatus       Kind = "join"      // from the leader to a node that waits: the state of its join request
 	Batch            Kind = "several"   // reply to several requests
 )

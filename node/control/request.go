@@ -42,6 +42,8 @@ type Request struct {
 
 	// Registry is the command of a Registry request. Without a command, the request asks for the index.
 	Registry json.RawMessage `json:"registry,omitempty"`
+	// Join is the state of a join request, for JoinStatus.
+	Join json.RawMessage `json:"join,omitempty"`
 
 	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled in order
 }

@@ -70,6 +70,7 @@ func (m *Monitor) inputs(ctx context.Context, now time.Time) diagnosis.Inputs {
 	voters := countVoters(in.Nodes)
 	in.EvenVoters = m.evenVoters.Update(now, voters > 0 && voters%2 == 0)
 	m.addJoinInputs(now, &in)
+	m.addJoinRequests(now, &in, isUpToDate)
 	in.AddressChanges = m.options.AddressChanges()
 	in.UnreachablePeerPorts = append(m.peerPort.problems(), m.lastReport.Unreachable...)
 	m.addAcquisition(now, &in)

@@ -134,6 +134,8 @@ type Options struct {
 
 	// Bootstrapper returns the bootstrapper. It is called only by Run.
 	Bootstrapper func() *membership.Bootstrapper
+	// OwnJoin is the state of the join request of this node.
+	OwnJoin *membership.OwnJoin
 	// AddressChanges returns the claims of new addresses that this node has not accepted.
 	AddressChanges func() []diagnosis.AddressChange
 	// RequestIdentity returns an error if the peer port of a node is unreachable.
@@ -158,7 +160,8 @@ type Monitor struct {
 	unstarted                   diagnosis.Debouncer
 	notBootstrapped, evenVoters diagnosis.Debouncer
 	onlyGateways, noOwners      diagnosis.Debouncer
-	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
+	upToDate                    diagnosis.Debouncer  // the log of this node is not far behind
+	joinsSeen                   map[uint64]time.Time // time at which this node first saw each open join request, by ticket
 	refusedRequests             diagnosis.BurstCounter
 	lostEvents                  diagnosis.BurstCounter
 	hasOperated                 bool // see diagnosis.Inputs

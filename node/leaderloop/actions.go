@@ -33,6 +33,8 @@ func (l *Leadership) Do(ctx context.Context, action api.Action) error {
 		return l.removeNode(ctx, action)
 	case api.Rebalance:
 		return l.requestRebalance(ctx)
+	case api.Approve, api.Refuse:
+		return l.decideJoin(ctx, action)
 	case api.Drain, api.Cordon, api.Uncordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.AppRestarted, api.MarkFailed, api.SetRole, api.ClearRole, api.AddService, api.RemoveService:
 		return l.changePolicy(ctx, action)
 	}

@@ -19,7 +19,7 @@ func (l *Leadership) checkInstanceAction(ctx context.Context, action api.Action,
 	case api.Uncordon:
 		return nil // allowed even if the instance no longer exists, so that its drain can be cancelled
 	case api.Drain, api.AppRestarted:
-	case api.Remove, api.StepDown, api.Cordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.Rebalance, api.MarkFailed, api.SetRole, api.ClearRole, api.AddService, api.RemoveService:
+	case api.Remove, api.StepDown, api.Cordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.Rebalance, api.MarkFailed, api.SetRole, api.ClearRole, api.AddService, api.RemoveService, api.Approve, api.Refuse:
 		return fmt.Errorf("%w: %s applies to nodes, but %q is an app instance: name the node %q", api.ErrInvalid, action.Verb, name, node)
 	}
 	if action.Safe || action.IdleFirst != "" || action.ReleaseTimeout != "" {

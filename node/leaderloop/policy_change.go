@@ -152,7 +152,7 @@ func (l *Leadership) parseAction(action api.Action) (ack.Change, error) {
 		return change, checkRemovedService(l.options.View.State(), action.Service)
 	case api.Quarantine, api.Lift:
 		return parseQuarantine(action, policy)
-	case api.Remove, api.StepDown, api.Rebalance:
+	case api.Remove, api.StepDown, api.Rebalance, api.Approve, api.Refuse:
 	}
 	return change, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/join"
 	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
@@ -64,6 +65,9 @@ type Reconciler struct {
 	loggedBlockers   string          // nodes that block the next format version, as logged last
 	upgradeView      atomic.Pointer[leader.FormatUpgradeView]
 	upgradeRequests  chan chan<- error // requests of RaiseLevel with a channel for the result; unbuffered
+
+	approval      *join.Approval
+	joinDecisions chan joinDecision // requests of DecideJoin; unbuffered
 }
 
 // ReconcilerOptions configure a Reconciler.
@@ -83,6 +87,13 @@ type ReconcilerOptions struct {
 	// it is applied, or has failed.
 	Term         uint64
 	ProposeLevel func(entry []byte) error
+	// Joins configures the approval of new servers. ProposeJoin appends an entry with changes of join requests to the log
+	// like ProposeLevel, and NotifyJoin sends the state of its request to a node that waits. SnapshotIndex returns the
+	// index of the newest snapshot of this node, zero without one.
+	Joins         join.Options
+	ProposeJoin   func(entry []byte) error
+	NotifyJoin    func(ctx context.Context, node string, status JoinStatus)
+	SnapshotIndex func() uint64
 	// MaxVoters is the maximum number of voters. Server is the server ID of the leader.
 	MaxVoters int
 	Server    string
@@ -103,6 +114,7 @@ type State interface {
 	ClusterID() string
 	Committed() *shardmap.Map
 	FormatVersion() ack.FormatVersion
+	Joins() join.Records
 }
 
 // Raft is the interface for changes of the configuration.
@@ -127,6 +139,8 @@ func NewReconciler(options ReconcilerOptions) *Reconciler {
 		startedAt: now, lastCheck: now, lastChange: now, checkInterval: reconcileInterval,
 		upgrade:          leader.NewFormatUpgrade(options.Term, options.FinalizeAfter),
 		upgradeRequests:  make(chan chan<- error),
+		approval:         join.NewApproval(options.Joins),
+		joinDecisions:    make(chan joinDecision),
 		loggedRejections: map[string]bool{},
 	}
 }
@@ -144,6 +158,9 @@ func (r *Reconciler) Run(ctx context.Context, leadershipEnded <-chan struct{}) {
 		case <-ticker.C:
 		case result := <-r.upgradeRequests:
 			result <- r.raiseFormatVersion(ctx, true)
+			continue
+		case request := <-r.joinDecisions:
+			request.result <- r.decideJoin(request.decision)
 			continue
 		}
 		r.checkInterval = reconcileInterval
@@ -166,6 +183,7 @@ func (r *Reconciler) reconcile(ctx context.Context) {
 		views, leads = r.options.MemberViews(ctx)
 	}
 	if leads {
+		r.recordJoinStages(views)
 		_ = r.raiseFormatVersionWith(ctx, views, false) // upgradeView contains the reason
 	}
 }
@@ -229,7 +247,8 @@ func (r *Reconciler) nextChange(ctx context.Context, view View) configChange {
 
 // newServerChange selects the change for a server that gossip shows and the configuration does not contain. If
 // its node has a server with an old disk, that server is removed first: the log on the old disk is lost,
-// so the old server must not vote again. The server with the new disk is then added as a non-voter.
+// so the old server must not vote again. The server with the new disk is then added as a non-voter. A server that
+// needs an approval only gets a join request.
 func (r *Reconciler) newServerChange(ctx context.Context, view View) configChange {
 	servers := view.All()
 	for _, member := range r.options.Gossip.Members() {
@@ -239,10 +258,16 @@ func (r *Reconciler) newServerChange(ctx context.Context, view View) configChang
 		}
 		oldServer := view.Of(member.ID)
 		hasOldServer := oldServer != ""
-		if hasOldServer && !view.canReplace(oldServer) {
+		isAdmitted := r.mayAdd(server)
+		if isAdmitted && hasOldServer && !view.canReplace(oldServer) {
 			continue
 		}
-		if !r.confirm(ctx, member) {
+		process, isConfirmed := r.confirm(ctx, member)
+		if !isConfirmed {
+			continue
+		}
+		if !isAdmitted {
+			r.requestJoin(ctx, server, process)
 			continue
 		}
 		if hasOldServer {
@@ -286,17 +311,17 @@ func (r *Reconciler) canAdd(member gossip.Member) bool {
 
 // confirm reports whether the node itself confirms the disk that gossip shows, and supports the format
 // version in force.
-func (r *Reconciler) confirm(ctx context.Context, member gossip.Member) bool {
+func (r *Reconciler) confirm(ctx context.Context, member gossip.Member) (process Process, isConfirmed bool) {
 	server := consensus.ServerID(member.ID, member.Tags.Disk)
 	process, err := r.identify(ctx, server)
 	if err != errIdentifiedRecently { //nolint:errorlint // never wrapped
 		r.unconfirmedNodes.record(member.ID, err)
 	}
 	if err != nil || !r.admitsFormatVersion(server, process.Level) {
-		return false
+		return Process{}, false
 	}
 	delete(r.identifyTimes, server)
-	return true
+	return process, true
 }
 
 // errIdentifiedRecently reports that no request was sent, because the previous one is too recent.

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/join"
 	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
@@ -36,6 +37,7 @@ type cluster struct {
 	knows     map[string]ack.FormatVersion
 	level     ack.FormatVersion // current level
 	done      []string
+	joins     join.Records
 	deaf      string // node that does not respond; set before gossip shows the node
 }
 
@@ -95,6 +97,12 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 // Bootstrapped, ClusterID, FormatVersion and Committed implement membership.State.
 func (c *cluster) Bootstrapped() bool { return true }
 func (c *cluster) ClusterID() string  { return "x" }
+func (c *cluster) Joins() join.Records {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.joins
+}
+
 func (c *cluster) FormatVersion() ack.FormatVersion {
 	c.mu.Lock()
 	defer c.mu.Unlock()

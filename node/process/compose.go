@@ -191,6 +191,7 @@ func nodeOptions(ctx context.Context, conf *config.Config, log zerolog.Logger) (
 	options := node.Options{
 		Shards: conf.ShardCount(), Services: serviceSpecs(conf), Replicas: conf.StandbyCounts(), SpreadZones: conf.SpreadZones, Weight: uint32(conf.Weight), Zone: conf.Zone, Region: conf.Region, Roles: conf.Roles, Meta: meta, AppVersion: conf.AppVersion, Gateway: conf.Gateway(),
 		MaxVoters: conf.MaxVoters, BootstrapExpect: conf.BootstrapExpect, FoundsAlone: isExpectSet && conf.BootstrapExpect == 1, Join: conf.Join, Endpoints: endpoints,
+		ManualJoins: conf.JoinApproval == config.JoinManual, JoinTimeout: conf.JoinTimeout,
 		RaftTimeout: conf.RaftTimeout, RemoveDeadAfter: conf.RemoveDeadAfter, FinalizeAfter: conf.FinalizeAfter, Registry: conf.Registry, ShutdownTimeout: conf.ShutdownTimeout,
 		Timing:     clusterTiming(conf),
 		Pace:       ack.Pace{Heartbeat: conf.Heartbeat, DrainTimeout: conf.DrainTimeout, RestartGrace: conf.RestartGrace},
