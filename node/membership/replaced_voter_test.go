@@ -8,8 +8,9 @@ import (
 	"shardway/node/gossip"
 )
 
-// leaves stops a node in an orderly way: the leader has received its goodbye.
-func (c *cluster) leaves(node string) {
+// leavesB stops node b in an orderly way: the leader has received its goodbye.
+func (c *cluster) leavesB() {
+	const node = "b"
 	c.addHeartbeat(node, func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
 	c.shows(node, gossip.Left)
 }
@@ -18,7 +19,7 @@ func (c *cluster) leaves(node string) {
 // voters would tolerate no failure.
 func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABC", func(c *cluster) {
-		c.leaves("b")
+		c.leavesB()
 		c.after(deadAfter / 2) // none of three voters is removed
 		c.shows("d", gossip.Alive)
 		c.addHeartbeat("d", nil)
@@ -31,7 +32,7 @@ func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 func TestSpareServerReplacesALeftVoterOfThree(t *testing.T) {
 	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) {
 		c.after(time.Second)
-		c.leaves("b")
+		c.leavesB()
 		c.after(time.Second, "promote d/1", "remove b/1")
 	})
 	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) { // an earlier leader has received the goodbye
@@ -45,7 +46,7 @@ func TestSpareServerReplacesALeftVoterOfThree(t *testing.T) {
 	})
 	runReconcilerWithVoters(t, 3, "ABCd", func(c *cluster) { // all remaining voters must be heard
 		c.addHeartbeat("c", silent)
-		c.leaves("b")
+		c.leavesB()
 		c.after(deadAfter / 2)
 	})
 }
@@ -91,7 +92,7 @@ func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
 	} {
 		runReconcilerWithVoters(t, 5, "ABCDE", func(c *cluster) {
 			c.addHeartbeat("c", with)
-			c.leaves("b")
+			c.leavesB()
 			c.after(deadAfter / 2)
 			if t.Failed() {
 				t.Fatal(what)
