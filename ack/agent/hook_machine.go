@@ -258,6 +258,7 @@ func (m *hookMachine) advanceServing(now time.Duration, ownership shardOwnership
 // A successful release call ends it in applyResult.
 func (m *hookMachine) advanceReleasing(now time.Duration, shard shardmap.Shard, ownership shardOwnership, held *heldShard) {
 	if !ownership.isOwnerUnder(held.epoch) {
+		m.restartReleaseTime(shard)
 		held.abandon(now) // the next owner may serve already
 		return
 	}

@@ -74,6 +74,15 @@ func (m *hookMachine) resetSafeDrain() {
 	}
 }
 
+// restartReleaseTime starts the time for releases again if a safe drain has kept a shard that another node owns
+// now. The time was over when the shard was kept, and the app must be informed before the acknowledgement.
+func (m *hookMachine) restartReleaseTime(shard shardmap.Shard) {
+	if _, kept := m.safeDrain.keptShards[shard]; kept {
+		delete(m.safeDrain.keptShards, shard)
+		m.deadlines.release = 0
+	}
+}
+
 // KeptShards returns the number of shards that a safe drain leaves at this node, and why the
 // first of them was not released.
 func (a *Agent) KeptShards() (count int, reason string) {

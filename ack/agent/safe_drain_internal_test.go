@@ -120,3 +120,31 @@ func TestCancelledSafeDrainReleasesKeptShard(t *testing.T) {
 		t.Error("the proposal is not acknowledged after the release")
 	}
 }
+
+// If the leader takes a kept shard without an acknowledgement, the time for releases is over. The app must
+// get the lost call before the acknowledgement anyway.
+func TestTakenShardOfSafeDrainGetsLostCall(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.acquire()
+	s.drainSafely(2 * time.Second)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	for range 30 {
+		for _, c := range s.pollAfter(100 * time.Millisecond) {
+			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
+		}
+	}
+	if len(s.k.safeDrain.keptShards) != 1 || s.k.movesReleased(s.now, s.mayRun) {
+		t.Fatalf("%v is kept, want shard 0", s.k.safeDrain.keptShards)
+	}
+	unacknowledged := s.see.drainingEpoch
+	s.commit()
+	s.see.drainingEpoch = unacknowledged
+	call := s.only(s.pollAfter(0), HookLost)
+	if s.k.movesReleased(s.now, s.mayRun) {
+		t.Error("the proposal is acknowledged during the call")
+	}
+	s.result(HookResult{Seq: call.Seq})
+	if s.pollAfter(0); !s.k.movesReleased(s.now, s.mayRun) || len(s.k.safeDrain.keptShards) > 0 {
+		t.Errorf("not acknowledged after the call, or %v is kept", s.k.safeDrain.keptShards)
+	}
+}
