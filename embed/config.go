@@ -93,6 +93,7 @@ type Config struct {
 	RemoveDeadAfter time.Duration
 	JoinApproval    string // "auto" or "manual"
 	JoinTimeout     time.Duration
+	Registry        bool // offer the registry at the admin port
 	FinalizeAfter   time.Duration
 	Takeover        string
 	RebalanceMode   string
