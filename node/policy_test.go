@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -282,7 +283,7 @@ func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 		}
 		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is not a key hash`)
 		w.refused(w.follower(), api.Action{Verb: api.AddService, Service: "chat", Shards: 1 << 20}, api.ErrRefused, "at most 65536 shards in all")
-		w.refused(w.leader(), api.Action{Verb: api.RemoveService + 1, Node: "b"}, api.ErrRefused, "unknown action")
+		w.refused(w.leader(), api.Action{Verb: math.MaxUint8, Node: "b"}, api.ErrRefused, "unknown action")
 		w.refused(w.leader(), api.Action{Verb: api.Remove, Node: w.leader().name}, api.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")
