@@ -53,7 +53,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",
-			edits: in("ack.State.MarshalBinary", "	w.writeReleaseRecords(s.releaseRecords.kept)\n", "	w.writeReleaseRecords([]map[shardmap.Shard]releaseRecord{s.releaseRecords.kept, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "	w.writeReleaseRecords(s.releaseRecords.kept)\n", "	w.writeReleaseRecords([]map[shardmap.Shard]releaseRecord{s.releaseRecords.kept, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

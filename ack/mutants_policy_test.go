@@ -41,7 +41,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.writePolicy(s.policy)\n", "	w.writePolicy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "	w.writePolicy(s.policy)\n", "	w.writePolicy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "rule 8: snapshots forget gradual drains", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "gradual drain|G5|G9",

@@ -49,7 +49,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget restarts", mix: aimed("restart 8, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.writeRestarts(s.restarts)\n", "	w.writeRestarts([]restartRecords{s.restarts, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "	w.writeRestarts(s.restarts)\n", "	w.writeRestarts([]restartRecords{s.restarts, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -453,7 +453,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.writeDrops(s.drops)\n", "	w.writeDrops([]dropRecords{s.drops, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "	w.writeDrops(s.drops)\n", "	w.writeDrops([]dropRecords{s.drops, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

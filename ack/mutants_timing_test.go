@@ -63,7 +63,7 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "		w.writeTiming(s.previousTiming)\n", "		w.writeTiming([]Timing{s.previousTiming, s.timing}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "		w.writeTiming(s.previousTiming)\n", "		w.writeTiming([]Timing{s.previousTiming, s.timing}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

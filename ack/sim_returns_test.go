@@ -352,7 +352,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "rule 8: snapshots forget departed shards", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
-			edits: in("ack.State.MarshalBinary", "	w.writeDepartures(s.departures)\n", "	w.writeDepartures([]departures{s.departures, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalWithRegistry", "	w.writeDepartures(s.departures)\n", "	w.writeDepartures([]departures{s.departures, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }
