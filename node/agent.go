@@ -92,10 +92,6 @@ type agent struct {
 	lastIndexAtStart atomic.Uint64              // index of the last log entry at the start of this process
 	keptByDrain      atomic.Pointer[keptShards] // shards that a safe drain leaves on this node; nil means none
 
-	// checkShards is called when this node has caught up. It fails the node if the shards of its services contradict the
-	// state.
-	checkShards func(*ack.State) bool
-
 	// Calls of the app's hooks.
 	hooks           *hookRunner // nil means that the app has no hooks
 	acquireFailures acquireFailures
@@ -467,7 +463,6 @@ func (a *agent) onAnswerAccepted(now time.Duration, answer ack.Answer) {
 	a.abortOrphanedForwards(a.router.State())
 	a.hasNoTakeover.Store(a.protocol.MapUnchanged())
 	if a.protocol.IsUpToDate() && !a.isUpToDate.Swap(true) {
-		a.checkShards(a.router.State())
 		a.changes.CaughtUp(a.router.State())
 		a.join.End(event.StepLog)
 		a.recordJoinedMap(a.router.State())

@@ -11,14 +11,15 @@ import (
 // announcer announces this node by gossip. It stores the parts of the announcement that must survive a restart: the
 // node's cluster and the level (format version) in force.
 type announcer struct {
-	options *Options
-	state   func() *ack.State // the newest state of the log
-	gossip  *gossip.Gossip    // nil until Node.open has created it
-	hasher  *keyhash.Hasher
-	fail    func(error) // stops the node
-	// hasStarted reports whether this node has had the newest map of a leader.
-	hasStarted func() bool
-	services   func() []ack.ServiceSpec // the services in the configuration of this node
+	options  *Options
+	state    func() *ack.State // the newest state of the log
+	gossip   *gossip.Gossip    // nil until Node.open has created it
+	hasher   *keyhash.Hasher
+	fail     func(error)              // stops the node
+	services func() []ack.ServiceSpec // the services in the configuration of this node
+
+	// Results of checkShardsOnce.
+	wasCaughtUp, hasCheckedShards bool
 }
 
 // clusterID returns the ID of the cluster that this node belongs to, or "".
@@ -66,14 +67,9 @@ func (a *announcer) tags() gossip.Tags {
 	return tags
 }
 
-// adoptFromLog adopts the cluster whose ID is in this node's log (state). While the node starts, it also calls
-// checkShards.
+// adoptFromLog adopts the cluster whose ID is in this node's log (state).
 func (a *announcer) adoptFromLog(state *ack.State) {
-	isRefused := !a.hasStarted() && !a.checkShards(state)
-	if !state.Bootstrapped() || isRefused {
-		return
-	}
-	if a.clusterID() == state.ClusterID() {
+	if !state.Bootstrapped() || a.clusterID() == state.ClusterID() {
 		return
 	}
 	if err := a.adopt(state.ClusterID()); err != nil {
@@ -81,12 +77,24 @@ func (a *announcer) adoptFromLog(state *ack.State) {
 	}
 }
 
-// checkShards fails the node, and returns false, if the cluster or one of its services has another number of shards
-// than the configuration. Only a node that starts may fail for this reason. Otherwise a mistake of an operator
+// checkShardsOnce calls checkShards once after the start, when the node has applied its whole log. An older state may
+// contain a service that was later removed and added again. Raft counts an entry as applied a moment before the state
+// machine applies it, so isCaughtUp must be true in two polls in a row.
+func (a *announcer) checkShardsOnce(state *ack.State, isCaughtUp bool) {
+	wasCaughtUp := a.wasCaughtUp
+	a.wasCaughtUp = isCaughtUp
+	if isCaughtUp && wasCaughtUp && !a.hasCheckedShards {
+		a.hasCheckedShards = true
+		a.checkShards(state)
+	}
+}
+
+// checkShards fails the node if the cluster or one of its services has another number of shards than the
+// configuration. Only a node that starts may fail for this reason. Otherwise a mistake of an operator
 // who adds a service would stop all nodes. A running node reports a finding, and uses the numbers in the log.
-func (a *announcer) checkShards(state *ack.State) bool {
+func (a *announcer) checkShards(state *ack.State) {
 	if !state.Bootstrapped() {
-		return true
+		return
 	}
 	err := checkServices(state, a.services())
 	if len(a.options.Services) == 0 {
@@ -95,7 +103,6 @@ func (a *announcer) checkShards(state *ack.State) bool {
 	if err != nil {
 		a.fail(err)
 	}
-	return err == nil
 }
 
 // checkDefaultService returns an error if a node without configured services cannot run the service default.

@@ -197,7 +197,7 @@ func checkDirectory(dir *disk.Dir, options *Options) error {
 // newReplicatedState creates the replicated state, and the components that derive their state from it.
 func (n *Node) newReplicatedState() (err error) {
 	n.fsm = newFSM(n.failures.fail)
-	n.announcer = &announcer{options: &n.options, state: n.fsm.state.Load, fail: n.failures.fail, hasStarted: func() bool { return n.agent.IsUpToDate() }, services: n.configuredServices}
+	n.announcer = &announcer{options: &n.options, state: n.fsm.state.Load, fail: n.failures.fail, services: n.configuredServices}
 	n.hasher, err = keyhash.New(keyhash.Options{
 		Secrets: n.options.Secrets, Cluster: n.announcer.clusterID, Shards: n.options.Shards,
 		State: n.fsm.state.Load,
@@ -512,7 +512,6 @@ func (n *Node) newAgent() {
 		stateChanged: n.fsm.wakeAgent, heartbeatNow: make(chan struct{}, 1), heartbeatIfNearlyDue: make(chan struct{}, 1),
 		callRequests: make(chan func()), runReturned: make(chan struct{}),
 
-		checkShards:     n.announcer.checkShards,
 		newestState:     n.fsm.state.Load,
 		keyConfigDigest: n.loadedKeys.digest.Load,
 		appHealthy:      func() bool { return n.health == nil || n.health.Healthy() },

@@ -218,7 +218,8 @@ func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (stopAgent 
 //
 //   - It updates the addresses of the nodes.
 //   - It records events of nodes, and steps of the join of this node.
-//   - It adopts the cluster ID and the format version in the log, and checks the timing in the log.
+//   - It adopts the cluster ID and the format version in the log, and checks the timing and the numbers of shards in
+//     the log.
 func (n *Node) followMembership(ctx context.Context) {
 	ticker := n.scheduler.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -241,6 +242,7 @@ func (n *Node) followMembership(ctx context.Context) {
 		case <-ticker.C:
 			n.view.RecordServers()
 			n.announcer.adoptFromLog(n.fsm.state.Load())
+			n.announcer.checkShardsOnce(n.fsm.state.Load(), n.agent.IsUpToDate() && n.raft.Lag() == 0)
 			n.announcer.storeLevel(n.fsm.state.Load())
 			timing.compare(n.fsm.state.Load())
 		}

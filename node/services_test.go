@@ -47,6 +47,42 @@ func TestContradictingServiceStopsNoRunningNode(t *testing.T) {
 	})
 }
 
+// After a restart, a node first has the state of its last snapshot. That state may contain a service that has been
+// removed and added again with another number of shards since, so the node must catch up before it compares.
+func TestSnapshotWithRemovedServiceStopsNoNode(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var configured []ack.ServiceSpec
+		w.tune = func(o *node.Options) { o.Services = configured }
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		w.asks(w.leader(), api.Action{Verb: api.AddService, Service: "chat", Shards: 4})
+		w.untilSettled("a", "b", "c")
+		for _, process := range w.all {
+			if err := process.node.TakeSnapshot(); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.asks(w.leader(), api.Action{Verb: api.RemoveService, Service: "chat"})
+		w.asks(w.leader(), api.Action{Verb: api.AddService, Service: "chat", Shards: 8})
+		w.untilSettled("a", "b", "c")
+		configured = []ack.ServiceSpec{{Name: "default", Shards: shards}, {Name: "chat", Shards: 8}}
+		for _, process := range w.all {
+			process.stop()
+		}
+		for id, process := range w.all {
+			w.until("node "+id+" has ended", process.ended)
+		}
+		for _, process := range w.all {
+			process.run()
+		}
+		w.untilSettled("a", "b", "c")
+	})
+}
+
 // The leader compares the number of shards of a new service with its own configuration, and with those that other nodes
 // have reported.
 func TestServiceWithOtherNumberOfShardsIsNotAdded(t *testing.T) {
