@@ -65,7 +65,8 @@ func mutantsOfServices() []mutant {
 		},
 		{
 			name: "services: routes become active before their service exists", mix: of("keys 12, elect 3, kill 2"), caught: "keys",
-			edits: in("ack/leader.policyQueue.addLoadedServices", "	if len(q.requests) > 0 {", "	if PLANTED || len(q.requests) > 0 {"),
+			edits: append(in("ack/leader.policyQueue.addLoadedServices", "	if len(q.requests) > 0 {", "	if PLANTED || len(q.requests) > 0 {"),
+				in("ack/leader.keyConfigChange.configToActivate", "|| c.lacksService(in):", "|| !PLANTED && c.lacksService(in):")...),
 		},
 		{
 			name: "services: a service moves although most of its apps are unhealthy", mix: of(health), caught: "health",

@@ -286,6 +286,16 @@ func TestServiceIsAddedOnceAllNodesHaveLoadedIt(t *testing.T) {
 	}
 }
 
+// The routes of a service that cannot be added stay inactive. Its requests belong to the other services until then.
+func TestRoutesOfServiceThatCannotBeAddedStayInactive(t *testing.T) {
+	s := servingByK0(t, "a", "b", "c")
+	s.loads("k1 chat=65536", "a", "b", "c") // the default service has shards, too
+	s.run(5 * time.Second)
+	if _, exists := s.state.Service("chat"); exists || s.state.KeyConfig() != "k0" {
+		t.Errorf("the key configuration %q is active, want k0:\n%s", s.state.KeyConfig(), s)
+	}
+}
+
 // A shard that the app of a service fails to acquire moves to another node that runs the service.
 func TestUnacquiredShardMovesWithinItsService(t *testing.T) {
 	s := servingServices(t)

@@ -1,6 +1,8 @@
 package leader
 
 import (
+	"slices"
+
 	"shardway/ack"
 	"shardway/shardmap"
 )
@@ -54,8 +56,9 @@ func (c *keyConfigChange) isBlocked(in inputs, nodes *memberTracker) bool {
 
 // configToActivate returns the key configuration that must become active now, or "" if there is none. That is the
 // configuration that the leader's own node has loaded, once every member and every other node that sends
-// heartbeats, gateways included, has loaded it too. The first key configuration needs no agreement, because no
-// request is routed before it.
+// heartbeats, gateways included, has loaded it too, and once all its services exist. Requests for a service that
+// cannot be added would otherwise wait, although another service may serve them until then. The first key
+// configuration needs neither, because no request is routed before it.
 func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, membership *membership) string {
 	active := in.state.KeyConfig()
 	switch {
@@ -63,7 +66,7 @@ func (c *keyConfigChange) configToActivate(in inputs, nodes *memberTracker, memb
 		return ""
 	case active == "":
 		return c.loaded
-	case !c.isLoadedByAll(in, nodes, membership):
+	case !c.isLoadedByAll(in, nodes, membership) || c.lacksService(in):
 		return ""
 	}
 	return c.loaded
@@ -76,6 +79,14 @@ func (c *keyConfigChange) isLoadedByAll(in inputs, nodes *memberTracker, members
 		return false // a live node may not have sent its first heartbeat yet
 	}
 	return c.membersAgree(in, nodes, membership) && c.otherNodesAgree(in, nodes)
+}
+
+// lacksService reports whether a service of the key configuration does not exist in the cluster.
+func (c *keyConfigChange) lacksService(in inputs) bool {
+	return slices.ContainsFunc(c.services, func(spec ack.ServiceSpec) bool {
+		_, exists := in.state.Service(spec.Name)
+		return !exists
+	})
 }
 
 // missingServices returns the changes that add the services that all nodes have loaded and that the cluster does not have.
