@@ -89,19 +89,20 @@ func (l *Leadership) ApplyRegistry(ctx context.Context, command registry.Command
 	if !state.FormatVersion().HasRegistry() {
 		return registry.Result{}, fmt.Errorf("%w: the registry needs format version %d, and format version %d is in force: run `shardway upgrade finalize`", api.ErrRefused, ack.RegistryFormatVersion, state.FormatVersion())
 	}
-	if err := command.Validate(); err != nil {
-		return registry.Result{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	encoded, err := encodeCommand(command)
+	if err != nil {
+		return registry.Result{}, err
 	}
-	entry := ack.EncodeRegistry(state.FormatVersion(), command.Encode())
-	if err := l.registryLimit.start(time.Now(), len(entry)); err != nil {
+	entry := ack.EncodeRegistry(state.FormatVersion(), encoded)
+	if err = l.registryLimit.start(time.Now(), len(entry)); err != nil {
 		return registry.Result{}, err
 	}
 	var result registry.Result
-	err := awaitOrCancel(ctx, func() error {
+	err = awaitOrCancel(ctx, func() error {
 		defer l.registryLimit.end(len(entry)) // after the Raft library has responded, even if ctx has ended
-		response, err := l.raft.ApplyResult(entry)
-		if err != nil {
-			return err
+		response, applyErr := l.raft.ApplyResult(entry)
+		if applyErr != nil {
+			return applyErr
 		}
 		applied, ok := response.(registry.Result)
 		if !ok {
@@ -116,13 +117,27 @@ func (l *Leadership) ApplyRegistry(ctx context.Context, command registry.Command
 	return result, nil
 }
 
-// RegistryIndex returns the index for a linearizable read, see Client.RegistryIndex. The registry of this leader contains
-// all commands that were completed before the call, if this node still leads after the call has begun.
+// encodeCommand encodes a command that every node can decode. Otherwise it returns an error, because a node that cannot
+// decode an entry of the log stops.
+func encodeCommand(command registry.Command) ([]byte, error) {
+	if err := command.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	encoded := command.Encode()
+	if _, err := registry.DecodeCommand(encoded); err != nil {
+		return nil, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	return encoded, nil
+}
+
+// RegistryIndex returns the index for a linearizable read, see Client.RegistryIndex. A barrier in the log proves that this
+// node still leads after the call has begun. VerifyLeader does not: it also counts nonvoters, and responses that were sent
+// before the call.
 func (l *Leadership) RegistryIndex(ctx context.Context) (uint64, error) {
 	if !l.ready.Load() {
 		return 0, control.ErrNotLeader
 	}
-	if err := awaitOrCancel(ctx, l.raft.VerifyLeader); err != nil {
+	if err := awaitOrCancel(ctx, l.raft.Barrier); err != nil {
 		return 0, wrapChangeError(err)
 	}
 	var index uint64
@@ -145,8 +160,11 @@ func (l *Loop) expireRegistry(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		changed := l.options.Registry.Changed()
-		now := l.options.Clock.Precise()
-		l.options.Registry.Read(func(s *registry.State) { deadlines.Update(now, s) })
+		var now time.Duration
+		l.options.Registry.Read(func(s *registry.State) {
+			now = l.options.Clock.Precise() // not before the newest renewal was applied
+			deadlines.Update(now, s)
+		})
 		commands, next := deadlines.Due(now)
 		if len(commands) > 0 {
 			l.submitExpiries(ctx, commands)
@@ -174,10 +192,11 @@ func (l *Loop) expireRegistry(ctx context.Context) {
 }
 
 // submitExpiries submits commands that end locks and waiters, a few at a time. They have no effect if a holder has renewed
-// its lock in the meantime.
+// its lock in the meantime. The waiters come first, so that a lock does not pass to a waiter whose wait has passed: commands
+// of different kinds are never submitted together.
 func (l *Loop) submitExpiries(ctx context.Context, commands []registry.Command) {
 	for len(commands) > 0 {
-		batch := commands[:min(len(commands), maxExpiries)]
+		batch := firstBatch(commands)
 		commands = commands[len(batch):]
 		var calls sync.WaitGroup
 		for _, command := range batch {
@@ -192,4 +211,13 @@ func (l *Loop) submitExpiries(ctx context.Context, commands []registry.Command) 
 			return
 		}
 	}
+}
+
+// firstBatch returns the first commands of the same kind, up to maxExpiries.
+func firstBatch(commands []registry.Command) []registry.Command {
+	count := 1
+	for count < min(len(commands), maxExpiries) && commands[count].Kind == commands[0].Kind {
+		count++
+	}
+	return commands[:count]
 }
