@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"shardway/ack/join"
 	"shardway/shardmap"
 )
 
@@ -60,7 +61,10 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	// Records about nodes of the old cluster are discarded.
 	next.drops, next.formerMembers, next.previousOwners = nil, nil, nil
 	next.restarts = restartRecords{}
-	next.joins = s.joins.WithoutServers()
+	next.joins = join.Records{}
+	if s.formatVersion.HasJoins() {
+		next.joins = join.ForRecoveredCluster()
+	}
 	// Released state may have changed since s.
 	next.releaseRecords = releaseRecords{}
 	return &next, nil

@@ -178,9 +178,9 @@ func (rs Records) WithoutNode(node string) (next Records, hasChanged bool) {
 	return next, len(next.byServer) != len(rs.byServer)
 }
 
-// WithoutServers returns the records of a recovered cluster. The other nodes of a recovered cluster have new
-// disks, and each of them needs an approval.
-func (rs Records) WithoutServers() Records { return Records{bootstrapEnded: rs.bootstrapEnded} }
+// ForRecoveredCluster returns the records of a recovered cluster. The other nodes of a recovered cluster have new
+// disks, and each of them needs an approval, even if the cluster has fewer nodes than it had at its bootstrap.
+func ForRecoveredCluster() Records { return Records{bootstrapEnded: true} }
 
 // apply applies one change. rs.byServer must not be shared.
 func (rs *Records) apply(index uint64, change Change) (hasChanged bool) {

@@ -300,6 +300,16 @@ func TestBootstrapNodesNeedNoApproval(t *testing.T) {
 	}
 }
 
+// After a recovery, the cluster has one server. The nodes that it expected at its bootstrap must not join without an
+// approval.
+func TestNodesOfRecoveredClusterNeedApproval(t *testing.T) {
+	l := &clusterLog{t: t, expect: 3, servers: []join.ServerState{{Server: "a/1"}}, records: join.ForRecoveredCluster()}
+	l.elect()
+	_ = l.request("b/1", 1)
+	l.tick()
+	l.expectStage("b/1", join.Requested)
+}
+
 // A cluster that changes from automatic to manual approval imports its members, with requests of earlier terms.
 func TestMembersAreImported(t *testing.T) {
 	l := newLog(t)
@@ -324,7 +334,7 @@ func TestRemovalEndsTheAdmission(t *testing.T) {
 	if !hasChanged || removed.IsAdmitted("b/1") || !removed.IsAdmitted("a/1") {
 		t.Errorf("%+v", removed.All())
 	}
-	if recovered := l.records.WithoutServers(); len(recovered.All()) > 0 || !recovered.BootstrapEnded() {
+	if recovered := join.ForRecoveredCluster(); len(recovered.All()) > 0 || !recovered.BootstrapEnded() {
 		t.Errorf("%+v", recovered)
 	}
 }

@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"shardway/ack"
@@ -70,6 +71,9 @@ func (r *Reconciler) proposeJoin(changes ...join.Change) error {
 		if changes[i].Kind == join.Accept && r.options.SnapshotIndex != nil {
 			changes[i].Snapshot = r.options.SnapshotIndex()
 		}
+	}
+	if _, err := join.DecodeChanges(join.AppendChanges(nil, changes)); err != nil { // every node would fail to apply the entry
+		return fmt.Errorf("membership: join request not recorded: %w", err)
 	}
 	before := r.options.State().Joins()
 	entry := ack.JoinEntry{Term: r.options.Term, Changes: changes}
