@@ -73,7 +73,8 @@ func awaitJoin(t *testing.T, node, joining *cluster.Node, stage string) (found a
 			return fmt.Errorf("joins: exit code %d: %s", code, out)
 		}
 		for _, entry := range list.Joins {
-			if entry.Node == joining.ID && entry.Stage == stage {
+			isRecorded := entry.Ticket > 0 // before that, only gossip shows the node
+			if entry.Node == joining.ID && entry.Stage == stage && isRecorded {
 				found = entry
 				return nil
 			}
